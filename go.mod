@@ -1,0 +1,3 @@
+module kdapl
+
+go 1.26
