@@ -118,11 +118,10 @@ const (
 // CQ is a completion queue. Methods may be called concurrently.
 type CQ interface {
 	// Poll moves up to len(dst) completions, oldest first, and returns their number. It
-	// does not block, and may drive the progress of the device: read from and write to
-	// connections that feed the CQ.
+	// neither blocks nor calls back.
 	Poll(dst []Completion) int
-	// Arm asks for one call of notify. It returns true, and need not notify, if
-	// completions of the kind are there already: the caller polls and arms again. An
+	// Arm asks for one call of notify, never made before Arm returns. It returns true,
+	// and need not notify, if completions of the kind are there already: the caller polls and arms again. An
 	// arming of ArmNext is not narrowed by a later ArmSolicited.
 	Arm(kind ArmKind) (ready bool)
 	// Cap is the number of completions that fit.
@@ -131,6 +130,15 @@ type CQ interface {
 	Resize(cqe int) error
 	// Destroy frees the CQ; ErrBusy while a QP uses it.
 	Destroy() error
+}
+
+// Progresser is what the CQs of a device do whose consumers can help it along: read from
+// and write to the connections that feed the CQ.
+type Progresser interface {
+	// Progress makes one bounded, non-blocking round and reports whether anything
+	// moved. It may call back, so no lock that a callback takes may be held; concurrent
+	// calls are allowed, and one that finds another at work returns false at once.
+	Progress() bool
 }
 
 // Peeker is what the CQs of a device with CapPeek also do.
