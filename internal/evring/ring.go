@@ -1,56 +1,73 @@
 // Package evring is the bounded ring of pointer-free event slots that every EVD has
 // as its only queue.
 //
-// One producer at a time (its caller holds a lock) fills slots and publishes them;
-// any number of consumers claim slots from the head with one atomic operation and no
-// lock. The ring lives in memory that its owner provides, laid out so that a consumer
-// written in another language can share it: see the constants for the layout.
+// Producers serialize on a lock that is a bit of the tail word, so that the store
+// that publishes an event also unlocks. Consumers take events from
+// the head without that lock: they copy the payload and then claim what they copied with
+// one compare-and-swap of the head word. A copy whose claim fails is thrown away; it may be
+// torn, because the producer can be overwriting the slot once somebody else has claimed
+// it. A claim that succeeds proves that nobody did, so its copy is whole.
+//
+// The head word carries a generation beside the position. The owner changes it to make
+// claims fail that were prepared under an older one: that is how a policy change stops an
+// activation between its decision and its claim without a lock on every event.
 //
 // Positions are absolute and never go back: the first event of a ring made with base
 // b has position b. So the owner of an event tells whether it was taken by comparing its
-// position with [Ring.Head], across any number of moves to a larger ring.
+// position with [Ring.Head], across any number of moves to another ring.
 //
 // # Memory layout
 //
-//	offset 0    head   uint64  next local position to claim; bit 63: frozen
-//	offset 64   tail   uint64  local positions below it are published
-//	offset 128  base, capacity uint64  constant
-//	offset 192  slots, 64 bytes each: lap uint64, then the payload
+// The ring lives in memory that its owner provides, laid out so that a consumer written
+// in another language can share it.
 //
-// A slot at local position p has index p mod capacity and is free for the producer's lap
-// p / capacity exactly when its lap word says so; zeroed memory is an empty ring. A
-// consumer loads head (stop if frozen), then tail (stop if equal), claims by
-// compare-and-swap of head, copies the payload, and then stores lap+1 to the slot.
+//	offset 0    head      bits 0-47 next local position to claim, 48-62 generation,
+//	                      bit 63 frozen
+//	offset 64   tail      bit 0 the producers' lock, bits 1-63 local positions below
+//	                      this are published
+//	offset 128  base, capacity   constant
+//	offset 192  slots of 64 bytes; local position p is in slot p mod capacity
+//
+// A foreign consumer loads head (stop if frozen), then tail (stop if equal), copies
+// the payload, and claims by compare-and-swap of head+1 with acquire-release order. Zeroed
+// memory is an empty ring.
 package evring
 
 import (
 	"errors"
 	"math/bits"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 )
 
 // Layout constants, in bytes.
 const (
-	// SlotSize is the size of a slot, PayloadSize that of its part for the event.
-	SlotSize    = 64
-	PayloadSize = 56
-	headerSize  = 192
+	// SlotSize is the size of a slot.
+	SlotSize   = 64
+	headerSize = 192
 	// Align is the alignment of the memory for best speed; 8 is required.
 	Align = 64
 	// MaxCapacity is the most slots of a ring.
 	MaxCapacity = 1 << 30
 )
 
-const frozen = 1 << 63
+// The head word. A ring whose local position reaches NearEnd should be replaced; that
+// takes months at the highest rates.
+const (
+	posBits  = 48
+	posMask  = 1<<posBits - 1
+	frozen   = 1 << 63
+	genMask  = frozen - 1 - posMask
+	genStep  = 1 << posBits
+	lockBit  = 1
+	NearEnd  = 1 << (posBits - 1)
+	spinTurn = 64
+)
 
 // Payload is what a slot carries.
-type Payload [PayloadSize / 8]uint64
-
-type slot struct {
-	lap atomic.Uint64
-	p   Payload
-}
+type Payload [SlotSize / 8]uint64
 
 type header struct {
 	head atomic.Uint64
@@ -62,14 +79,14 @@ type header struct {
 	_    [48]byte
 }
 
-// Ring is a view of the memory that holds the ring. The view is immutable; all state
-// is in the memory.
+// Ring is a view of the memory that holds the ring. All state that consumers share is in
+// the memory.
 type Ring struct {
 	h     *header
-	slots []slot
+	slots []Payload
 	mask  uint64
-	shift uint8
 	base  uint64
+	slow  sync.Mutex // producers that found the lock taken queue here
 }
 
 // Capacity rounds a wish up to what a ring can have: a power of two, at least 1.
@@ -98,9 +115,8 @@ func New(mem []byte, capacity int, base uint64) (*Ring, error) {
 	h.base, h.cap = base, uint64(capacity)
 	return &Ring{
 		h:     h,
-		slots: unsafe.Slice((*slot)(unsafe.Pointer(&mem[headerSize])), capacity),
+		slots: unsafe.Slice((*Payload)(unsafe.Pointer(&mem[headerSize])), capacity),
 		mask:  uint64(capacity - 1),
-		shift: uint8(bits.TrailingZeros(uint(capacity))),
 		base:  base,
 	}, nil
 }
@@ -118,95 +134,109 @@ func (r *Ring) Cap() int { return len(r.slots) }
 
 // Len is the number of published events that nobody has claimed; a snapshot.
 func (r *Ring) Len() int {
-	h := r.h.head.Load() &^ frozen
-	return int(r.h.tail.Load() - h)
+	h := r.h.head.Load() & posMask
+	return int(r.h.tail.Load()>>1 - h)
 }
 
-// Head is the position of the oldest event that nobody has claimed, Tail that of the next
-// event to be published.
-func (r *Ring) Head() uint64 { return r.base + r.h.head.Load()&^frozen }
+// Head is the position of the oldest event that nobody has claimed.
+func (r *Ring) Head() uint64 { return r.base + r.h.head.Load()&posMask }
 
 // Tail is the position that the next published event gets.
-func (r *Ring) Tail() uint64 { return r.base + r.h.tail.Load() }
+func (r *Ring) Tail() uint64 { return r.base + r.h.tail.Load()>>1 }
 
-// Slot returns the payload to fill for the event that is ahead places behind the last
-// published one, or nil if that slot is not free: the ring is full, or a consumer is
-// still copying the event that was there. Producer only.
+// Old reports that the ring should be replaced because its positions run out.
+func (r *Ring) Old() bool { return r.h.tail.Load()>>1 >= NearEnd }
+
+// Lock makes the caller the only producer. Hold it shortly: those who wait yield in turn.
+func (r *Ring) Lock() {
+	if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {
+		return
+	}
+	r.lockSlow()
+}
+
+func (r *Ring) lockSlow() {
+	// One contender at a time watches the bit; the others sleep in the mutex.
+	r.slow.Lock()
+	for i := 1; ; i++ {
+		if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {
+			break
+		}
+		if i%spinTurn == 0 {
+			runtime.Gosched()
+		}
+	}
+	r.slow.Unlock()
+}
+
+// Unlock publishes the first n slots that the holder of the lock filled, and unlocks.
+func (r *Ring) Unlock(n int) {
+	storeRelease(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1)
+}
+
+// Free is the number of slots that can be filled. Holder of the lock only.
+func (r *Ring) Free() int { return len(r.slots) - r.Len() }
+
+// Slot is the payload to fill for the event that is ahead places behind the last published
+// one; ahead must be below Free. Fill it with Store. Holder of the lock only.
 func (r *Ring) Slot(ahead int) *Payload {
-	t := r.h.tail.Load() + uint64(ahead)
-	s := &r.slots[t&r.mask]
-	if s.lap.Load() != t>>r.shift {
-		return nil
-	}
-	return &s.p
+	return &r.slots[(r.h.tail.Load()>>1+uint64(ahead))&r.mask]
 }
 
-// Publish makes the next n filled slots visible to consumers. Producer only.
-func (r *Ring) Publish(n int) { r.h.tail.Add(uint64(n)) }
+// Ready returns the head word and how many events, up to max, are there to be claimed with it: 0
+// if the ring is empty or frozen.
+func (r *Ring) Ready(max int) (word uint64, n int) {
+	w := r.h.head.Load()
+	if w&frozen != 0 {
+		return w, 0
+	}
+	return w, min(max, int(r.h.tail.Load()>>1-w&posMask))
+}
 
-// Claim takes up to max events from the head. It returns the local position of the first
-// and their number; each must be read with At and then given back with Release. n is 0 if the
-// ring is empty or frozen.
-func (r *Ring) Claim(max int) (pos uint64, n int) {
+// At is the slot of the event that is i places behind the head word's. Copy it with Load; the
+// copy counts only when Claim succeeds.
+func (r *Ring) At(word uint64, i int) *Payload { return &r.slots[(word+uint64(i))&r.mask] }
+
+// Claim takes the n events at the head word. It reports false if somebody else took
+// some, the ring was frozen or the generation has changed.
+func (r *Ring) Claim(word uint64, n int) bool {
+	return r.h.head.CompareAndSwap(word, word+uint64(n))
+}
+
+// Generation is the one of a head word, for comparison.
+func Generation(word uint64) uint64 { return word & genMask }
+
+// Turn changes the generation, so that claims with an earlier head word fail, and returns
+// the new one. Holder of the lock only.
+func (r *Ring) Turn() uint64 {
 	for {
-		h := r.h.head.Load()
-		if h&frozen != 0 {
-			return 0, 0
-		}
-		n := int(r.h.tail.Load() - h)
-		if n > max {
-			n = max
-		}
-		if n <= 0 {
-			return 0, 0
-		}
-		if r.h.head.CompareAndSwap(h, h+uint64(n)) {
-			return h, n
+		w := r.h.head.Load()
+		n := w&^genMask | (w+genStep)&genMask
+		if r.h.head.CompareAndSwap(w, n) {
+			return n & genMask
 		}
 	}
 }
 
-// At is the payload of a claimed event.
-func (r *Ring) At(pos uint64) *Payload { return &r.slots[pos&r.mask].p }
-
-// Release gives a claimed slot back to the producer. The payload must not be read after.
-func (r *Ring) Release(pos uint64) { r.slots[pos&r.mask].lap.Store(pos>>r.shift + 1) }
-
-// Freeze makes every later claim fail. Events that were claimed before may still be read and
-// released. Producer only.
+// Freeze makes every later claim fail. Holder of the lock only.
 func (r *Ring) Freeze() { r.h.head.Or(frozen) }
 
-// Frozen reports whether Freeze was called: an owner has moved on to another ring.
+// Frozen reports whether Freeze was called: the owner has moved on to another ring.
 func (r *Ring) Frozen() bool { return r.h.head.Load()&frozen != 0 }
 
-// MoveTo copies what a frozen ring still holds to an empty ring that was made with the frozen
-// one's Head as base, and publishes it. It reports false, and moves nothing, if there
-// is no room. Producer only.
-func (r *Ring) MoveTo(to *Ring) bool {
-	h := r.h.head.Load() &^ frozen
-	n := int(r.h.tail.Load() - h)
+// MoveTo copies what a frozen ring still holds to an empty, locked ring that was made with the
+// frozen one's Head as base, and returns the number of events to publish there. It
+// carries the generation over. ok is false, and nothing moved, if there is no room.
+// Holder of both locks only.
+func (r *Ring) MoveTo(to *Ring) (n int, ok bool) {
+	w := r.h.head.Load()
+	n = int(r.h.tail.Load()>>1 - w&posMask)
 	if n > to.Cap() {
-		return false
+		return 0, false
 	}
 	for i := range n {
-		*to.Slot(i) = *r.At(h + uint64(i))
+		*to.Slot(i) = *r.At(w, i)
 	}
-	to.Publish(n)
-	return true
-}
-
-// Quiet reports whether every claimed event was released, so that the memory of a frozen
-// ring can be given up.
-func (r *Ring) Quiet() bool {
-	h := r.h.head.Load() &^ frozen
-	first := uint64(0)
-	if h > uint64(len(r.slots)) {
-		first = h - uint64(len(r.slots))
-	}
-	for p := first; p < h; p++ {
-		if r.slots[p&r.mask].lap.Load() <= p>>r.shift {
-			return false
-		}
-	}
-	return true
+	to.h.head.Store(w & genMask)
+	return n, true
 }

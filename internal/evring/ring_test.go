@@ -20,33 +20,51 @@ func newRing(t testing.TB, capacity int, base uint64) *Ring {
 }
 
 func push(r *Ring, v uint64) bool {
-	p := r.Slot(0)
-	if p == nil {
+	r.Lock()
+	if r.Frozen() || r.Free() == 0 {
+		r.Unlock(0)
 		return false
 	}
-	p[0], p[6] = v, ^v
-	r.Publish(1)
+	Store(r.Slot(0), &Payload{0: v, 7: ^v})
+	r.Unlock(1)
 	return true
 }
 
 func pop(r *Ring) (uint64, bool) {
-	pos, n := r.Claim(1)
-	if n == 0 {
-		return 0, false
+	for {
+		w, n := r.Ready(1)
+		if n == 0 {
+			return 0, false
+		}
+		var p Payload
+		Load(&p, r.At(w, 0))
+		if r.Claim(w, 1) {
+			if p[7] != ^p[0] {
+				panic("torn payload")
+			}
+			return p[0], true
+		}
 	}
-	p := r.At(pos)
-	v, w := p[0], p[6]
-	r.Release(pos)
-	if w != ^v {
-		panic("torn payload")
+}
+
+func move(t testing.TB, r *Ring, capacity int) *Ring {
+	r.Lock()
+	r.Freeze()
+	to := newRing(t, capacity, r.Head())
+	to.Lock()
+	n, ok := r.MoveTo(to)
+	if !ok {
+		t.Fatal("no room")
 	}
-	return v, true
+	to.Unlock(n)
+	r.Unlock(0)
+	return to
 }
 
 func TestLayoutIsThatOfTheDocument(t *testing.T) {
 	var h header
-	if unsafe.Sizeof(h) != headerSize || unsafe.Offsetof(h.tail) != 64 || unsafe.Offsetof(h.base) != 128 || unsafe.Sizeof(slot{}) != SlotSize {
-		t.Fatal("layout changed: the C consumer and the package document must change too")
+	if unsafe.Sizeof(h) != headerSize || unsafe.Offsetof(h.tail) != 64 || unsafe.Offsetof(h.base) != 128 || unsafe.Sizeof(Payload{}) != SlotSize {
+		t.Fatal("layout changed: foreign consumers and the package document must change too")
 	}
 	if uintptr(unsafe.Pointer(unsafe.SliceData(Alloc(4))))%Align != 0 {
 		t.Fatal("Alloc is not aligned")
@@ -56,12 +74,10 @@ func TestLayoutIsThatOfTheDocument(t *testing.T) {
 func TestNewRefusesBadMemory(t *testing.T) {
 	mem := Alloc(8)
 	for name, f := range map[string]func() (*Ring, error){
-		"small":      func() (*Ring, error) { return New(mem[:Size(8)-1], 8, 0) },
-		"misaligned": func() (*Ring, error) { return New(mem[1:], 4, 0) },
-		"not a power": func() (*Ring, error) {
-			return New(mem, 7, 0)
-		},
-		"zero": func() (*Ring, error) { return New(mem, 0, 0) },
+		"small":       func() (*Ring, error) { return New(mem[:Size(8)-1], 8, 0) },
+		"misaligned":  func() (*Ring, error) { return New(mem[1:], 4, 0) },
+		"not a power": func() (*Ring, error) { return New(mem, 7, 0) },
+		"zero":        func() (*Ring, error) { return New(mem, 0, 0) },
 	} {
 		if r, err := f(); err == nil || r != nil {
 			t.Errorf("%s: accepted", name)
@@ -69,74 +85,68 @@ func TestNewRefusesBadMemory(t *testing.T) {
 	}
 }
 
-// The ring behaves as a bounded FIFO with absolute positions, through any number of moves.
+// The ring behaves as a bounded FIFO with absolute positions, through any number of moves
+// and generations.
 func TestRingIsABoundedFIFO(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		base := rapid.Uint64Range(0, 1<<40).Draw(t, "base")
-		capacity := Capacity(rapid.IntRange(1, 20).Draw(t, "capacity"))
-		r, _ := New(Alloc(capacity), capacity, base)
+	rapid.Check(t, func(rt *rapid.T) {
+		base := rapid.Uint64Range(0, 1<<40).Draw(rt, "base")
+		r := newRing(t, Capacity(rapid.IntRange(1, 20).Draw(rt, "capacity")), base)
 		var want []uint64
 		next, head := uint64(1), base
-		t.Repeat(map[string]func(*rapid.T){
-			"push": func(t *rapid.T) {
+		rt.Repeat(map[string]func(*rapid.T){
+			"push": func(rt *rapid.T) {
 				if ok := push(r, next); ok != (len(want) < r.Cap()) {
-					t.Fatalf("push = %v with %d of %d", ok, len(want), r.Cap())
+					rt.Fatalf("push = %v with %d of %d", ok, len(want), r.Cap())
 				} else if ok {
 					want = append(want, next)
 					next++
 				}
 			},
-			"pop": func(t *rapid.T) {
-				n := rapid.IntRange(1, 4).Draw(t, "n")
-				pos, k := r.Claim(n)
-				if k != min(n, len(want)) {
-					t.Fatalf("claimed %d of %d", k, len(want))
-				}
+			"pop": func(rt *rapid.T) {
+				w, k := r.Ready(rapid.IntRange(1, 4).Draw(rt, "n"))
 				for i := range k {
-					if v := r.At(pos + uint64(i))[0]; v != want[i] {
-						t.Fatalf("got %d, want %d", v, want[i])
+					if v := r.At(w, i)[0]; v != want[i] {
+						rt.Fatalf("got %d, want %d", v, want[i])
 					}
-					r.Release(pos + uint64(i))
+				}
+				if k == 0 && len(want) != 0 {
+					rt.Fatalf("nothing ready of %d", len(want))
+				}
+				if k > 0 && !r.Claim(w, k) {
+					rt.Fatal("claim failed without a rival")
 				}
 				want, head = want[k:], head+uint64(k)
 			},
-			"move": func(t *rapid.T) {
-				capacity := Capacity(rapid.IntRange(max(1, len(want)), 40).Draw(t, "to"))
-				r.Freeze()
-				if _, n := r.Claim(1); n != 0 || !r.Frozen() || !r.Quiet() {
-					t.Fatal("a frozen ring gave an event, or is not quiet")
+			"turn": func(rt *rapid.T) {
+				w, k := r.Ready(1)
+				r.Lock()
+				gen := r.Turn()
+				r.Unlock(0)
+				if k > 0 && r.Claim(w, 1) {
+					rt.Fatal("a claim of an earlier generation succeeded")
 				}
-				to, _ := New(Alloc(capacity), capacity, r.Head())
-				if !r.MoveTo(to) {
-					t.Fatal("no room")
+				if w2, _ := r.Ready(1); Generation(w2) != gen || gen == Generation(w) {
+					rt.Fatal("generation did not change")
 				}
-				r = to
 			},
-			"": func(t *rapid.T) {
-				if r.Len() != len(want) || r.Head() != head || r.Tail() != head+uint64(len(want)) {
-					t.Fatalf("len %d head %d tail %d, want %d at %d", r.Len(), r.Head(), r.Tail(), len(want), head)
+			"move": func(rt *rapid.T) {
+				gen := Generation(r.h.head.Load())
+				old := r
+				r = move(t, r, Capacity(rapid.IntRange(max(1, len(want)), 40).Draw(rt, "to")))
+				if _, ok := pop(old); ok || !old.Frozen() {
+					rt.Fatal("a frozen ring gave an event")
+				}
+				if w, _ := r.Ready(1); Generation(w) != gen {
+					rt.Fatal("generation lost")
+				}
+			},
+			"": func(rt *rapid.T) {
+				if r.Len() != len(want) || r.Head() != head || r.Tail() != head+uint64(len(want)) || r.Free() != r.Cap()-len(want) {
+					rt.Fatalf("len %d head %d tail %d, want %d at %d", r.Len(), r.Head(), r.Tail(), len(want), head)
 				}
 			},
 		})
 	})
-}
-
-func TestSlotOfAClaimedEventIsBusyUntilReleased(t *testing.T) {
-	r := newRing(t, 2, 0)
-	push(r, 1)
-	pos, _ := r.Claim(1)
-	push(r, 2)
-	if push(r, 3) {
-		t.Fatal("the producer overwrote an event that a consumer still reads")
-	}
-	r.Freeze()
-	if r.Quiet() {
-		t.Fatal("quiet although an event is being read")
-	}
-	r.Release(pos)
-	if !r.Quiet() {
-		t.Fatal("not quiet after the release")
-	}
 }
 
 func TestMoveToRefusesTooSmall(t *testing.T) {
@@ -146,53 +156,61 @@ func TestMoveToRefusesTooSmall(t *testing.T) {
 	}
 	r.Freeze()
 	to := newRing(t, 2, r.Head())
-	if r.MoveTo(to) || to.Len() != 0 {
+	if _, ok := r.MoveTo(to); ok {
 		t.Fatal("moved 3 events into 2 slots")
 	}
 }
 
-// Concurrent consumers, a producer and moves: each event is delivered exactly once and each
-// consumer sees ascending events.
+// Concurrent producers, consumers, moves and generations: each event is delivered exactly
+// once and each consumer sees the events of a producer in order.
 func TestConcurrentConsumersGetEachEventOnce(t *testing.T) {
-	const events, consumers = 50_000, 4
+	const perProducer, producers, consumers = 20_000, 3, 3
 	var cur atomic.Pointer[Ring]
 	cur.Store(newRing(t, 16, 0))
-	var seen [events]atomic.Uint32
+	var seen [producers * perProducer]atomic.Uint32
 	var got atomic.Int64
 	var wg sync.WaitGroup
 	for range consumers {
 		wg.Go(func() {
-			last := int64(-1)
-			for got.Load() < events {
+			last := [producers]int64{-1, -1, -1}
+			for got.Load() < producers*perProducer {
 				v, ok := pop(cur.Load())
 				if !ok {
 					runtime.Gosched()
 					continue
 				}
-				if seen[v].Add(1) != 1 || int64(v) <= last {
-					t.Errorf("event %d twice or after %d", v, last)
+				p := v / perProducer
+				if seen[v].Add(1) != 1 || int64(v) <= last[p] {
+					t.Errorf("event %d twice or after %d", v, last[p])
 				}
-				last = int64(v)
+				last[p] = int64(v)
 				got.Add(1)
 			}
 		})
 	}
-	for v := uint64(0); v < events; {
-		r := cur.Load()
-		if v%1000 == 999 {
-			r.Freeze()
-			to := newRing(t, max(16<<(v/1000%3), Capacity(r.Len())), r.Head())
-			if !r.MoveTo(to) {
-				t.Fatal("no room")
+	for p := range uint64(producers) {
+		wg.Go(func() {
+			for v := p * perProducer; v < (p+1)*perProducer; {
+				r := cur.Load()
+				if p == 0 && v%500 == 499 {
+					r.Lock()
+					r.Turn()
+					r.Freeze()
+					to := newRing(t, max(16<<(v/500%3), Capacity(r.Len())), r.Head())
+					to.Lock()
+					n, _ := r.MoveTo(to)
+					to.Unlock(n)
+					cur.Store(to)
+					r.Unlock(0)
+					r = to
+				}
+				if push(r, v) {
+					v++
+				} else {
+					runtime.Gosched()
+				}
 			}
-			cur.Store(to)
-			r = to
-		}
-		if push(r, v) {
-			v++
-		} else {
-			runtime.Gosched()
-		}
+		})
 	}
 	wg.Wait()
 }
@@ -200,8 +218,25 @@ func TestConcurrentConsumersGetEachEventOnce(t *testing.T) {
 func BenchmarkPushPop(b *testing.B) {
 	r := newRing(b, 1024, 0)
 	b.ReportAllocs()
+	p := Payload{1, 2, 3, 4, 5, 6, 7, ^uint64(1)}
 	for b.Loop() {
-		push(r, 1)
-		pop(r)
+		r.Lock()
+		Store(r.Slot(0), &p)
+		r.Unlock(1)
+		w, _ := r.Ready(1)
+		Load(&p, r.At(w, 0))
+		if !r.Claim(w, 1) {
+			b.Fatal("claim failed")
+		}
+	}
+}
+
+// The yardstick: a channel that carries the same payload.
+func BenchmarkChannel(b *testing.B) {
+	c := make(chan Payload, 1024)
+	var p Payload
+	for b.Loop() {
+		c <- p
+		p = <-c
 	}
 }
