@@ -1,0 +1,5 @@
+//go:build race
+
+package netiotest
+
+const raceEnabled = true

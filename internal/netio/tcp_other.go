@@ -1,0 +1,20 @@
+//go:build !linux
+
+package netio
+
+import (
+	"net"
+	"time"
+)
+
+// setUserTimeout does nothing: the option has no name here.
+func setUserTimeout(uintptr, time.Duration) error { return nil }
+
+// FromNet), and the user time-out has no name.
+func (n *TCP) setOptions(uintptr) error { return nil }
+
+// FromNet makes a Conn of any net.Conn and owns it from then on. It gets a pump, as the package
+// comment says.
+func FromNet(c net.Conn) (Conn, error) {
+	return newPumpConn(c), nil
+}
