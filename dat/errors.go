@@ -139,7 +139,7 @@ func ErrFromReturn(ret uint32) error {
 	}
 	t, s := splitReturn(ret)
 	if ret&classWarning != 0 || t == Success {
-		return &Error{Type: InternalError, Err: fmt.Errorf("return code %#010x is no DAT error", ret)}
+		return &Error{Type: InternalError, Err: fmt.Errorf("return code %#08x is no DAT error", ret)}
 	}
 	if s == NoSubtype {
 		switch t {
@@ -162,7 +162,7 @@ func Strerror(ret uint32) (major, minor string, err error) {
 	name, ok := t.name()
 	if !ok || int(s) >= len(subtypeNames) {
 		return "", "", &Error{Type: InvalidParameter, Sub: InvalidArg1, Op: "strerror",
-			Hint: fmt.Sprintf("%#010x is not a DAT return code", ret)}
+			Hint: fmt.Sprintf("%#08x is not a DAT return code", ret)}
 	}
 	if s != NoSubtype {
 		minor = "DAT_" + s.String()
