@@ -60,14 +60,15 @@ func newPumpConn(nc net.Conn) *pumpConn {
 	return c
 }
 
-// fill reads from the net.Conn until it ends.
+// fill reads from the net.Conn until it ends. After Close it discards, so that two ends which close
+// at the same time do not wait for each other's last bytes to be read.
 func (c *pumpConn) fill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
 		c.room.Wait(&c.mu, c.inFree) // no deadline, so no error
 		if c.closed {
-			return
+			c.in.Discard(c.in.Len())
 		}
 		space := c.in.Space()
 		c.mu.Unlock()

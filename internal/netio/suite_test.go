@@ -2,10 +2,15 @@ package netio_test
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
+	"math/big"
 	"net"
 	"net/netip"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/nettest"
 
@@ -55,20 +60,15 @@ type plain struct{ *net.TCPConn }
 func TestPortableConformance(t *testing.T) {
 	t.Run("tcp", func(t *testing.T) {
 		netiotest.Suite{Pair: func(t *testing.T) (a, b netio.Conn) {
-			ln, err := nettest.NewLocalListener("tcp")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ln.Close()
-			nc, err := net.Dial("tcp", ln.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			ns, err := ln.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return fromNet(t, plain{nc.(*net.TCPConn)}), fromNet(t, plain{ns.(*net.TCPConn)})
+			nc, ns := tcpNetPair(t)
+			return fromNet(t, plain{nc}), fromNet(t, plain{ns})
+		}}.Run(t)
+	})
+	t.Run("tls", func(t *testing.T) {
+		server, client := tlsConfigs(t)
+		netiotest.Suite{Allocates: true, Pair: func(t *testing.T) (a, b netio.Conn) {
+			nc, ns := tcpNetPair(t)
+			return fromNet(t, tls.Client(nc, client)), fromNet(t, tls.Server(ns, server))
 		}}.Run(t)
 	})
 	t.Run("pipe", func(t *testing.T) {
@@ -78,6 +78,47 @@ func TestPortableConformance(t *testing.T) {
 			NoHalfClose: true, NoReset: true, NoAddresses: true,
 		}.Run(t)
 	})
+}
+
+// tcpNetPair connects two sockets by package net alone.
+func tcpNetPair(t *testing.T) (c, s *net.TCPConn) {
+	t.Helper()
+	ln, err := nettest.NewLocalListener("tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc.(*net.TCPConn), ns.(*net.TCPConn)
+}
+
+// tlsConfigs makes a server with a certificate of its own and a client that trusts it.
+func tlsConfigs(t *testing.T) (server, client *tls.Config) {
+	t.Helper()
+	pub, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"peer"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(nil, cert, cert, pub, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(parsed)
+	server = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	return server, &tls.Config{RootCAs: roots, ServerName: "peer"}
 }
 
 func fromNet(t *testing.T, c net.Conn) netio.Conn {

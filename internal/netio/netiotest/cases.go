@@ -497,9 +497,6 @@ func duplex(t *testing.T, _ *Suite, a, b netio.Conn) {
 }
 
 func allocations(t *testing.T, _ *Suite, a, b netio.Conn) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
 	out := [][]byte{make([]byte, 16), make([]byte, 1000), make([]byte, 4)}
 	in := [][]byte{make([]byte, 20), make([]byte, 2000)}
 	size := total(out)

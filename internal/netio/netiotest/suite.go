@@ -22,6 +22,7 @@ type Suite struct {
 	NoHalfClose bool // CloseWrite is not supported
 	NoReset     bool // Abort cannot be told from Close by the peer
 	NoAddresses bool
+	Allocates   bool // the net.Conn does, by itself
 }
 
 // patience bounds every wait of the suite; nothing comes near it unless it is stuck.
@@ -82,7 +83,7 @@ var cases = []testCase{
 	{name: "the two ends agree on addresses", run: addresses, skip: needAddresses},
 	{name: "mss is known at any time", run: mss},
 	{name: "both directions at once", run: duplex},
-	{name: "steady state allocates nothing", run: allocations},
+	{name: "steady state allocates nothing", run: allocations, skip: needThrift},
 }
 
 func needHalfClose(s *Suite) string {
@@ -102,6 +103,16 @@ func needReset(s *Suite) string {
 func needAddresses(s *Suite) string {
 	if s.NoAddresses {
 		return "this connection has no addresses"
+	}
+	return ""
+}
+
+func needThrift(s *Suite) string {
+	switch {
+	case s.Allocates:
+		return "the net.Conn below allocates"
+	case raceEnabled:
+		return "the race detector allocates"
 	}
 	return ""
 }
