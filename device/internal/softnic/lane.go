@@ -1,0 +1,157 @@
+package softnic
+
+import (
+	"runtime"
+	"sync/atomic"
+)
+
+// A Lane is the lock under which one direction of a connection moves: the sender's
+// send queue and, once connected in one process, the receiver's receive queue. All
+// access to registered memory happens with a lane held; so to take a lane is to wait
+// for the copies in progress under it.
+//
+// No goroutine holds two lanes, but for a datagram's receive side, which is taken inside
+// of the sender's. Inside of a lane come, in this order, the lane of an SRQ, the lock
+// of a CQ and the context's memory lock.
+//
+// What must not happen under a lock, notifications and what follows from a fault, is
+// noted in the lane and runs after it is released.
+type Lane struct {
+	mu lock
+	// paused is set while the holder waits for other lanes' copies, and so copies nothing.
+	paused atomic.Bool
+	dirty  bool
+	work   batch
+	// local and remote are room for segment lists of more than one piece.
+	local, remote [][]byte
+}
+
+// deed is something to do after the lock is released.
+type deed struct {
+	kind deedKind
+	qp   *QP
+	link Link
+	srq  *SRQ
+	cq   *CQ
+	err  error
+}
+
+type deedKind uint8
+
+const (
+	deedFail    deedKind = iota // the QP has failed: end its connection
+	deedDrained                 // the last request before a graceful end is done
+	deedFeed                    // an SRQ has receives for QPs that wait
+	deedCQError                 // a CQ overflowed
+	deedSRQLow                  // an SRQ fell below its limit
+)
+
+// batch collects what runs after the last unlock.
+type batch struct {
+	cqs   [2]*CQ
+	n     int
+	more  []*CQ
+	deeds []deed
+}
+
+func (b *batch) notify(c *CQ) {
+	if b.n < len(b.cqs) {
+		b.cqs[b.n] = c
+		b.n++
+		return
+	}
+	b.more = append(b.more, c)
+}
+
+func (b *batch) add(from *batch) {
+	for _, c := range from.cqs[:from.n] {
+		b.notify(c)
+	}
+	b.more = append(b.more, from.more...)
+	b.deeds = append(b.deeds, from.deeds...)
+	*from = batch{}
+}
+
+func (b *batch) run() {
+	for _, c := range b.cqs[:b.n] {
+		c.notify()
+	}
+	for _, c := range b.more {
+		c.notify()
+	}
+	for _, d := range b.deeds {
+		d.do()
+	}
+}
+
+func (d *deed) do() {
+	switch d.kind {
+	case deedFail:
+		d.qp.fail(d.link, d.err)
+	case deedDrained:
+		d.qp.drained()
+	case deedFeed:
+		d.srq.feed()
+	case deedCQError:
+		d.cq.ctx.cqFailed(d.cq)
+	case deedSRQLow:
+		d.srq.low()
+	}
+}
+
+// Lock takes the lane.
+func (l *Lane) Lock() { l.mu.Lock() }
+
+// Unlock releases the lane and then does what was noted while it was held. The caller holds no
+// other lock.
+func (l *Lane) Unlock() {
+	if l.dirty {
+		l.unlockDirty()
+		return
+	}
+	l.mu.Unlock()
+}
+
+func (l *Lane) unlockDirty() {
+	b := l.work
+	l.work, l.dirty = batch{}, false
+	l.mu.Unlock()
+	b.run()
+}
+
+// unlockTo releases the lane, with the caller to do later what was noted.
+func (l *Lane) unlockTo(b *batch) {
+	if l.dirty {
+		b.add(&l.work)
+		l.dirty = false
+	}
+	l.mu.Unlock()
+}
+
+func (l *Lane) notify(c *CQ) {
+	l.dirty = true
+	l.work.notify(c)
+}
+
+func (l *Lane) later(d deed) {
+	l.dirty = true
+	l.work.deeds = append(l.work.deeds, d)
+}
+
+// waitFor returns when every copy that was in progress under other at the call is over. The
+// caller holds l, or no lane (nil), and copies nothing meanwhile.
+func (l *Lane) waitFor(other *Lane) {
+	if l == nil {
+		other.mu.Lock()
+		other.mu.Unlock()
+		return
+	}
+	// Two holders may wait for each other's lane: each counts as idle to the other.
+	for other != l && !other.paused.Load() {
+		if other.mu.TryLock() {
+			other.mu.Unlock()
+			return
+		}
+		runtime.Gosched()
+	}
+}

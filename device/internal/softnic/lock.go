@@ -1,0 +1,5 @@
+package softnic
+
+import "sync"
+
+type lock struct{ sync.Mutex }

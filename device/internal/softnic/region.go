@@ -1,0 +1,288 @@
+package softnic
+
+import (
+	"sync/atomic"
+
+	"kdapl/verbs"
+)
+
+// entryKind is what an entry of the key table stands for.
+type entryKind uint8
+
+const (
+	kindNone entryKind = iota
+	kindMR             // registered by RegMR
+	kindFast           // registered by OpRegMR
+	kindMW1
+	kindMW2
+)
+
+// entry is the memory that a key names: a region or a window.
+//
+// key is the current key, 0 while there is none. The fields below it describe the memory
+// under that key; they are written while key is 0 and nobody can be reading them, and read only
+// by those who hold a lane that is among the users and then found the right key. To end
+// that, key is set to 0 and each user's lane is waited for. So an access costs no
+// write to shared memory, and the end of a key waits for the copies in progress.
+type entry struct {
+	key    atomic.Uint32
+	index  uint32
+	access verbs.Access
+	kind   entryKind
+	base   uint64 // the address of the first byte
+	size   uint64
+	buf    []byte   // the memory, if it is one piece
+	pieces [][]byte // otherwise its pieces,
+	ends   []uint64 // where each ends, counted from the first,
+	skip   uint64   // and where in them the memory starts
+	pd     *PD
+	qp     *QP    // a type 2 window's
+	under  *entry // a window's region
+
+	// users are lanes under which the memory was accessed; crowded says that there were
+	// more, so that all lanes of the PD have to be asked.
+	users   [4]atomic.Pointer[Lane]
+	crowded atomic.Bool
+
+	// The rest is under the context's memory lock.
+	drawn   uint16 // generation of the newest key drawn
+	windows int    // windows bound to the region
+	busy    bool   // somebody changes what the key stands for
+	mr      *MR    // the object, one of the two
+	mw      *MW
+}
+
+// joined reports, often enough, that l is among the users.
+func (e *entry) joined(l *Lane) bool {
+	return e.users[0].Load() == l || e.users[1].Load() == l || e.crowded.Load()
+}
+
+// join makes l one of the users. The key must be compared again afterwards.
+func (e *entry) join(l *Lane) {
+	for i := range e.users {
+		if e.users[i].Load() == l || e.users[i].CompareAndSwap(nil, l) || e.users[i].Load() == l {
+			return
+		}
+	}
+	e.crowded.Store(true)
+}
+
+// quiesce returns when every access under a key that is no longer current is over. The caller
+// holds l (or no lane) and not the memory lock.
+func (e *entry) quiesce(l *Lane) {
+	if l != nil {
+		l.paused.Store(true)
+		defer l.paused.Store(false)
+	}
+	if e.crowded.Load() {
+		for _, other := range e.pd.ctx.lanes(e.pd) {
+			l.waitFor(other)
+		}
+		return
+	}
+	for i := range e.users {
+		if other := e.users[i].Load(); other != nil {
+			l.waitFor(other)
+		}
+	}
+}
+
+// forget clears what an idle entry holds.
+func (e *entry) forget() {
+	e.buf, e.pieces, e.ends, e.qp, e.under = nil, nil, nil, nil, nil
+	e.size, e.skip = 0, 0
+	for i := range e.users {
+		e.users[i].Store(nil)
+	}
+	e.crowded.Store(false)
+}
+
+// enter finds the entry of a key and makes it safe to use until l is released.
+func (c *Context) enter(l *Lane, key uint32) *entry {
+	e := c.keys.at(key)
+	if e == nil || key == 0 || e.key.Load() != key {
+		return nil
+	}
+	if !e.joined(l) {
+		e.join(l)
+		if e.key.Load() != key {
+			return nil
+		}
+	}
+	return e
+}
+
+// locate checks that n bytes at addr lie within the memory and returns the offset.
+func (e *entry) locate(addr, n uint64) (off uint64, ok bool) {
+	off = addr - e.base
+	return off, off <= e.size && n <= e.size-off
+}
+
+// check tells whether e, found by the segment's key, may be used as local memory, and where in
+// it the segment starts.
+func (pd *PD) check(e *entry, s *verbs.SGE, need verbs.Access) (off uint64, _ Verdict) {
+	if e == nil || e.kind >= kindMW1 {
+		return 0, BadKey
+	}
+	if e.pd != pd {
+		return 0, BadDomain
+	}
+	if e.access&need != need {
+		return 0, BadRight
+	}
+	off, ok := e.locate(s.Addr, uint64(s.Length))
+	if !ok {
+		return 0, BadBounds
+	}
+	return off, Accepted
+}
+
+// local resolves one local segment that is not empty. A piece of contiguous memory comes
+// back as one; otherwise one is nil and the pieces are appended to more.
+func (pd *PD) local(l *Lane, s *verbs.SGE, need verbs.Access, more *[][]byte) (one []byte, _ Verdict) {
+	e := pd.ctx.enter(l, s.LKey)
+	off, t := pd.check(e, s, need)
+	if t != Accepted {
+		return nil, t
+	}
+	if e.pieces == nil {
+		return e.buf[off:][:s.Length:s.Length], Accepted
+	}
+	*more = e.cut(*more, off, uint64(s.Length))
+	return nil, Accepted
+}
+
+// cut appends the pieces that hold the n bytes from off on.
+func (e *entry) cut(to [][]byte, off, n uint64) [][]byte {
+	off += e.skip
+	lo, hi := 0, len(e.ends)
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); e.ends[mid] <= off {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	for ; n > 0; lo++ {
+		p := e.pieces[lo]
+		p = p[uint64(len(p))-(e.ends[lo]-off):]
+		if uint64(len(p)) > n {
+			p = p[:n:n]
+		}
+		to = append(to, p)
+		off += uint64(len(p))
+		n -= uint64(len(p))
+	}
+	return to
+}
+
+// gather resolves a segment list to the memory of a message, which must not be longer than
+// the device allows.
+func (pd *PD) gather(l *Lane, sg []verbs.SGE, need verbs.Access, scratch *[][]byte) (Vec, Verdict) {
+	if len(sg) != 1 {
+		return pd.gatherList(l, sg, need, scratch)
+	}
+	s := &sg[0]
+	if s.Length == 0 {
+		return Vec{}, Accepted
+	}
+	if s.Length > pd.ctx.attr.MaxMessage {
+		return Vec{}, TooLong
+	}
+	*scratch = (*scratch)[:0]
+	one, t := pd.local(l, s, need, scratch)
+	if one != nil || t != Accepted {
+		return Vec{one: one}, t
+	}
+	return Vec{more: *scratch}, Accepted
+}
+
+func (pd *PD) gatherList(l *Lane, sg []verbs.SGE, need verbs.Access, scratch *[][]byte) (Vec, Verdict) {
+	total := uint64(0)
+	for i := range sg {
+		total += uint64(sg[i].Length)
+	}
+	if total > uint64(pd.ctx.attr.MaxMessage) {
+		return Vec{}, TooLong
+	}
+	return pd.gatherFirst(l, sg, need, total, scratch)
+}
+
+// gatherFirst resolves the first n bytes of a segment list.
+func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, scratch *[][]byte) (Vec, Verdict) {
+	more := (*scratch)[:0]
+	for i := range sg {
+		s := sg[i]
+		if uint64(s.Length) > n {
+			s.Length = uint32(n)
+		}
+		if s.Length == 0 {
+			continue
+		}
+		n -= uint64(s.Length)
+		one, t := pd.local(l, &s, need, &more)
+		if t != Accepted {
+			clear(more)
+			return Vec{}, t
+		}
+		if one != nil {
+			more = append(more, one)
+		}
+	}
+	*scratch = more
+	if n > 0 {
+		return Vec{more: more}, TooLong
+	}
+	if len(more) == 0 {
+		return Vec{}, Accepted
+	}
+	return Vec{more: more}, Accepted
+}
+
+// place resolves the memory of a receive for a message of n bytes.
+func (pd *PD) place(l *Lane, sg []verbs.SGE, n uint32) (Vec, Verdict) {
+	if len(sg) == 1 && n != 0 {
+		s := verbs.SGE{Addr: sg[0].Addr, Length: n, LKey: sg[0].LKey}
+		if n > sg[0].Length {
+			return Vec{}, TooLong
+		}
+		l.remote = l.remote[:0]
+		one, t := pd.local(l, &s, verbs.AccessLocalWrite, &l.remote)
+		if one != nil || t != Accepted {
+			return Vec{one: one}, t
+		}
+		return Vec{more: l.remote}, Accepted
+	}
+	return pd.gatherFirst(l, sg, verbs.AccessLocalWrite, uint64(n), &l.remote)
+}
+
+// remote resolves memory that the peer of qp names by key and address.
+func (q *QP) remote(l *Lane, key uint32, addr uint64, n uint32, need verbs.Access) (v Vec, _ Verdict) {
+	e := q.ctx.enter(l, key)
+	if e == nil {
+		return Vec{}, BadKey
+	}
+	if e.pd != q.pd || e.kind == kindMW2 && e.qp != q {
+		return Vec{}, BadDomain
+	}
+	if e.access&need != need {
+		return Vec{}, BadRight
+	}
+	off, ok := e.locate(addr, uint64(n))
+	if !ok {
+		return Vec{}, BadBounds
+	}
+	if e.under != nil && !e.under.joined(l) {
+		// The region's end must wait for this access too; it may have come before
+		// the region knew of it, but then the window's came before that.
+		e.under.join(l)
+		if e.key.Load() != key {
+			return Vec{}, BadKey
+		}
+	}
+	if e.pieces == nil {
+		return Vec{one: e.buf[off:][:n:n]}, Accepted
+	}
+	l.remote = e.cut(l.remote[:0], off, uint64(n))
+	return Vec{more: l.remote}, Accepted
+}

@@ -1,0 +1,169 @@
+package softnic
+
+import "kdapl/verbs"
+
+// SRQ is a shared receive queue.
+type SRQ struct {
+	ctx      *Context
+	pd       *PD
+	userData uint64
+	qps      int // attached, under the context's object lock
+
+	// The rest is under lane.
+	lane    Lane
+	rq      recvQueue
+	limit   int
+	closed  bool
+	waiters []*QP // QPs whose peers wait for a receive, oldest first
+}
+
+// PostRecv implements [verbs.SRQ].
+func (s *SRQ) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	l := &s.lane
+	l.Lock()
+	n, err := 0, error(nil)
+	for n < len(wrs) {
+		if err = s.post(&wrs[n]); err != nil {
+			break
+		}
+		n++
+	}
+	wake := len(s.waiters) > 0
+	l.Unlock()
+	if wake {
+		s.feed()
+	}
+	return n, err
+}
+
+func (s *SRQ) post(wr *verbs.RecvWR) error {
+	switch {
+	case s.closed:
+		return verbs.ErrClosed
+	case wr.NumSGE > s.rq.maxSGE:
+		return verbs.ErrInvalid
+	case s.rq.count() >= s.rq.depth:
+		return verbs.ErrQueueFull
+	}
+	if v := s.pd.checkRecv(&s.lane, wr.SGE[:wr.NumSGE]); v != Accepted {
+		return v.postError()
+	}
+	s.rq.add(wr)
+	return nil
+}
+
+// take removes the oldest receive for q, or notes that q waits for one. One with room for less
+// than n bytes stays. The caller holds l.
+func (s *SRQ) take(l *Lane, q *QP, n uint64) (r receive, ok bool) {
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	if s.rq.count() == 0 {
+		if !q.waiting {
+			q.waiting = true
+			s.waiters = append(s.waiters, q)
+		}
+		return r, false
+	}
+	id, sg := s.rq.first()
+	if room(sg) < n {
+		return r, false
+	}
+	if cap(q.taken) < len(sg) {
+		q.taken = make([]verbs.SGE, s.rq.maxSGE)
+	}
+	r = receive{id: id, sg: q.taken[:copy(q.taken[:len(sg)], sg)]}
+	s.rq.head++
+	if int(s.rq.count()) < s.limit {
+		s.limit = 0
+		l.later(deed{kind: deedSRQLow, srq: s})
+	}
+	return r, true
+}
+
+// leave forgets that q waits.
+func (s *SRQ) leave(q *QP) {
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	if !q.waiting {
+		return
+	}
+	q.waiting = false
+	for i, w := range s.waiters {
+		if w == q {
+			s.waiters = append(s.waiters[:i], s.waiters[i+1:]...)
+			return
+		}
+	}
+}
+
+// feed lets the QPs that wait go on, the longest waiting first, as long as there are receives.
+func (s *SRQ) feed() {
+	for {
+		s.lane.mu.Lock()
+		if len(s.waiters) == 0 || s.rq.count() == 0 {
+			s.lane.mu.Unlock()
+			return
+		}
+		q := s.waiters[0]
+		s.waiters = append(s.waiters[:0], s.waiters[1:]...)
+		q.waiting = false
+		s.lane.mu.Unlock()
+		l := q.LockRecv()
+		q.wire.RecvReady(l)
+		l.Unlock()
+	}
+}
+
+func (s *SRQ) low() {
+	s.ctx.async.Post(verbs.AsyncEvent{Kind: verbs.AsyncSRQLimit, UserData: s.userData})
+}
+
+// SetLimit implements [verbs.SRQ].
+func (s *SRQ) SetLimit(limit int) error {
+	if !s.ctx.attr.Can(verbs.CapSRQLimit) {
+		return verbs.ErrNotSupported
+	}
+	s.lane.Lock()
+	defer s.lane.Unlock()
+	switch {
+	case s.closed:
+		return verbs.ErrClosed
+	case limit < 0 || limit > int(s.rq.depth):
+		return verbs.ErrInvalid
+	}
+	s.limit = limit
+	if int(s.rq.count()) < limit {
+		s.limit = 0
+		s.lane.later(deed{kind: deedSRQLow, srq: s})
+	}
+	return nil
+}
+
+// Resize implements [verbs.SRQ].
+func (s *SRQ) Resize(maxWR int) error {
+	if !s.ctx.attr.Can(verbs.CapSRQResize) {
+		return verbs.ErrNotSupported
+	}
+	s.lane.Lock()
+	defer s.lane.Unlock()
+	switch {
+	case s.closed:
+		return verbs.ErrClosed
+	case maxWR < 1 || maxWR > s.ctx.attr.MaxSRQWR:
+		return verbs.ErrInvalid
+	case maxWR < int(s.rq.count()) || maxWR < s.limit:
+		return verbs.ErrBusy
+	}
+	s.rq.resize(uint32(maxWR))
+	return nil
+}
+
+// Available implements [verbs.SRQ].
+func (s *SRQ) Available() int {
+	s.lane.Lock()
+	defer s.lane.Unlock()
+	return int(s.rq.count())
+}
+
+// Destroy implements [verbs.SRQ].
+func (s *SRQ) Destroy() error { return s.ctx.destroySRQ(s, false) }

@@ -1,0 +1,99 @@
+package softnic
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// Vec is resolved memory: one piece or a list of them. It is good only as long as
+// the lane under which it was resolved is held.
+type Vec struct {
+	one  []byte
+	more [][]byte
+}
+
+// VecOf is the Vec of one piece.
+func VecOf(b []byte) Vec { return Vec{one: b} }
+
+// Len is the number of bytes.
+func (v Vec) Len() int {
+	if v.more == nil {
+		return len(v.one)
+	}
+	n := 0
+	for _, p := range v.more {
+		n += len(p)
+	}
+	return n
+}
+
+// release lets go of the memory.
+func (v Vec) release() {
+	if v.more != nil {
+		clear(v.more)
+	}
+}
+
+// CopyVec copies src to dst, which have the same length.
+func CopyVec(dst, src Vec) {
+	if dst.more == nil && src.more == nil {
+		copy(dst.one, src.one)
+		return
+	}
+	copyAt(dst, 0, src)
+}
+
+// copyAt copies src into dst from the offset on.
+func copyAt(dst Vec, off int, src Vec) {
+	d, s := dst.more, src.more
+	if d == nil {
+		d = [][]byte{dst.one}
+	}
+	if s == nil {
+		s = [][]byte{src.one}
+	}
+	for off > 0 && off >= len(d[0]) {
+		off -= len(d[0])
+		if d = d[1:]; len(d) == 0 {
+			return
+		}
+	}
+	db, sb := d[0][off:], s[0]
+	for {
+		n := copy(db, sb)
+		db, sb = db[n:], sb[n:]
+		for len(db) == 0 {
+			if d = d[1:]; len(d) == 0 {
+				return
+			}
+			db = d[0]
+		}
+		for len(sb) == 0 {
+			if s = s[1:]; len(s) == 0 {
+				return
+			}
+			sb = s[0]
+		}
+	}
+}
+
+// word returns b as an aligned 8-byte word, or nil if it is not one.
+func word(b []byte) *uint64 {
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if len(b) != 8 || uintptr(p)&7 != 0 {
+		return nil
+	}
+	return (*uint64)(p)
+}
+
+// copyWord is CopyVec for RDMA, where an aligned word is read and written
+// at once: a consumer may watch it with sync/atomic.
+func copyWord(dst, src Vec) {
+	if len(dst.one) == 8 && len(src.one) == 8 {
+		if d, s := word(dst.one), word(src.one); d != nil && s != nil {
+			atomic.StoreUint64(d, atomic.LoadUint64(s))
+			return
+		}
+	}
+	CopyVec(dst, src)
+}

@@ -1,0 +1,3 @@
+// Package loop is an adapter without hardware or network: it connects queue pairs of one
+// process and moves data by memory copy.
+package loop

@@ -1,0 +1,120 @@
+package loop
+
+import (
+	"sync"
+
+	"kdapl/device/internal/softnic"
+	"kdapl/verbs"
+)
+
+// defaultBacklog is the number of requests that may wait for an answer if the
+// listener does not say.
+const defaultBacklog = 128
+
+// listener takes connection requests at an address and port.
+type listener struct {
+	drv    *driver
+	ctx    *softnic.Context
+	addr   verbs.Address
+	events softnic.Events[*conn]
+
+	mu      sync.Mutex
+	closed  bool
+	backlog int
+	waiting map[*conn]struct{} // requests without an answer
+}
+
+// Listen implements [softnic.Driver].
+func (d *driver) Listen(ctx *softnic.Context, cfg verbs.ListenConfig) (verbs.Listener, error) {
+	attr := ctx.Attr()
+	if !cfg.Local.IP.IsValid() || cfg.Local.IP.IsUnspecified() {
+		cfg.Local.IP = attr.Addr
+	}
+	cfg.Local.IP = cfg.Local.IP.Unmap()
+	if cfg.Local.IP != attr.Addr || cfg.Local.Port > attr.MaxPort {
+		return nil, verbs.ErrAddr
+	}
+	if cfg.Backlog == 0 {
+		cfg.Backlog = defaultBacklog
+	}
+	l := &listener{drv: d, ctx: ctx, addr: cfg.Local, backlog: cfg.Backlog, waiting: map[*conn]struct{}{}}
+	l.events.Do = func(c *conn) {
+		if !c.isGone() {
+			cfg.Request(c)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, verbs.ErrClosed
+	}
+	if err := fabric.bind(l, attr.MaxPort); err != nil {
+		return nil, err
+	}
+	d.listeners[l] = struct{}{}
+	return l, nil
+}
+
+// Addr implements [verbs.Listener].
+func (l *listener) Addr() verbs.Address { return l.addr }
+
+// Close implements [verbs.Listener].
+func (l *listener) Close() error {
+	l.drv.mu.Lock()
+	delete(l.drv.listeners, l)
+	l.drv.mu.Unlock()
+	if !l.shut(false) {
+		return verbs.ErrClosed
+	}
+	return nil
+}
+
+// shut ends the listener. Requests that were not delivered are refused; with all, so are those
+// that were delivered and not answered.
+func (l *listener) shut(all bool) bool {
+	fabric.unbind(l)
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	var rest []*conn
+	if all {
+		for c := range l.waiting {
+			rest = append(rest, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range append(rest, l.events.Close()...) {
+		c.Refuse()
+	}
+	return first
+}
+
+// offer delivers a request, unless there is no room for it.
+func (l *listener) offer(c *conn) error {
+	l.mu.Lock()
+	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return errNoListener
+	case len(l.waiting) >= l.backlog:
+		l.mu.Unlock()
+		return errBacklog
+	}
+	l.waiting[c] = struct{}{}
+	l.mu.Unlock()
+	if !l.events.Post(c) {
+		l.settle(c)
+		return errNoListener
+	}
+	if c.isGone() {
+		l.settle(c)
+	}
+	return nil
+}
+
+// settle takes a request out of the backlog: it is answered, or its peer gave up.
+func (l *listener) settle(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.waiting, c)
+}
