@@ -3,7 +3,7 @@ package verbs
 // Access is a set of rights to a memory region or window.
 type Access uint8
 
-// The rights. Local read always comes with a region.
+// The rights. Local read comes with a region unless AccessNoLocalRead withholds it.
 const (
 	AccessLocalWrite Access = 1 << iota
 	AccessRemoteRead
@@ -13,6 +13,9 @@ const (
 	AccessMWBind
 	// AccessZeroBased: addresses are offsets from the start of the region or window.
 	AccessZeroBased
+	// AccessNoLocalRead: the region cannot be the source of sends and writes. A device that
+	// cannot withhold that ignores it.
+	AccessNoLocalRead
 )
 
 // SGE is one segment of local memory: Length bytes from Addr in the region with the

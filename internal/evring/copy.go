@@ -2,15 +2,18 @@
 
 package evring
 
-// Load copies a payload that may be overwritten meanwhile: see Claim. It goes word by word, as
-// the words were stored: wider loads would wait for the stores to leave the core.
-func Load(dst, src *Payload) {
-	dst[0], dst[1], dst[2], dst[3] = src[0], src[1], src[2], src[3]
-	dst[4], dst[5], dst[6], dst[7] = src[4], src[5], src[6], src[7]
+// Load copies the first words of a payload, which may be overwritten meanwhile: the copy counts only
+// if Claim succeeds. It goes word by word, as the words were stored: wider loads would wait for the
+// stores to leave the core.
+func Load(p *Payload) (w0, w1, w2, w3, w4 uint64) {
+	return p[0], p[1], p[2], p[3], p[4]
 }
 
-// Store fills a slot.
-func Store(dst, src *Payload) {
-	dst[0], dst[1], dst[2], dst[3] = src[0], src[1], src[2], src[3]
-	dst[4], dst[5], dst[6], dst[7] = src[4], src[5], src[6], src[7]
+// Store fills the first words of a slot.
+func Store(p *Payload, w0, w1, w2, w3, w4 uint64) {
+	p[0] = w0
+	p[1] = w1
+	p[2] = w2
+	p[3] = w3
+	p[4] = w4
 }

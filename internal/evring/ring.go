@@ -174,6 +174,14 @@ func (r *Ring) Unlock(n int) {
 	storeRelease(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1)
 }
 
+// Publish makes the first n filled slots visible and keeps the lock.
+func (r *Ring) Publish(n int) {
+	storeRelease(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1|lockBit)
+}
+
+// Generation is the current one.
+func (r *Ring) Generation() uint64 { return r.h.head.Load() & genMask }
+
 // Free is the number of slots that can be filled. Holder of the lock only.
 func (r *Ring) Free() int { return len(r.slots) - r.Len() }
 
@@ -240,3 +248,6 @@ func (r *Ring) MoveTo(to *Ring) (n int, ok bool) {
 	to.h.head.Store(w & genMask)
 	return n, true
 }
+
+// Thaw undoes Freeze, for an owner that could not move on. Holder of the lock only.
+func (r *Ring) Thaw() { r.h.head.And(^uint64(frozen)) }

@@ -1,0 +1,122 @@
+package dat
+
+import (
+	"math"
+
+	"kdapl/verbs"
+)
+
+// attributes tells an adapter's attributes in DAT's terms.
+func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
+	ia := IAAttr{
+		AdapterName:                   name,
+		VendorName:                    d.Vendor,
+		HardwareVersionMajor:          d.HardwareMajor,
+		HardwareVersionMinor:          d.HardwareMinor,
+		FirmwareVersionMajor:          d.FirmwareMajor,
+		FirmwareVersionMinor:          d.FirmwareMinor,
+		Address:                       d.Addr,
+		MaxEPs:                        d.MaxQP,
+		MaxDTOPerEP:                   d.MaxQPWR,
+		MaxRDMAReadPerEPIn:            d.MaxReadsIn,
+		MaxRDMAReadPerEPOut:           d.MaxReadsOut,
+		MaxEVDs:                       d.MaxCQ,
+		MaxEVDQLen:                    d.MaxCQE,
+		MaxIOVSegmentsPerDTO:          min(d.MaxSendSGE, d.MaxRecvSGE),
+		MaxLMRs:                       d.MaxMR,
+		MaxLMRBlockSize:               d.MaxMRSize,
+		MaxLMRVirtualAddress:          math.MaxUint64,
+		MaxPZs:                        d.MaxPD,
+		MaxMessageSize:                d.MaxMessage,
+		MaxRDMASize:                   d.MaxMessage,
+		MaxRMRs:                       d.MaxMW,
+		MaxRMRTargetAddress:           math.MaxUint64,
+		MaxSRQs:                       d.MaxSRQ,
+		MaxEPPerSRQ:                   d.MaxQP,
+		MaxRecvPerSRQ:                 d.MaxSRQWR,
+		MaxIOVSegmentsPerRDMARead:     d.MaxReadSGE,
+		MaxIOVSegmentsPerRDMAWrite:    d.MaxSendSGE,
+		MaxRDMAReadIn:                 saturate(d.MaxReadsIn, d.MaxQP),
+		MaxRDMAReadOut:                saturate(d.MaxReadsOut, d.MaxQP),
+		MaxRDMAReadPerEPInGuaranteed:  true,
+		MaxRDMAReadPerEPOutGuaranteed: true,
+		ZBSupported:                   d.Can(verbs.CapZeroBased),
+	}
+	scope := RMRScopePZ
+	if d.Can(verbs.CapMW1 | verbs.CapMW2) {
+		scope = RMRScopeAny
+	} else if d.Can(verbs.CapMW2) {
+		scope = RMRScopeEP
+	}
+	flags := CompletionSuppress | CompletionUnsignalled | CompletionBarrierFence | CompletionEVDThreshold | CompletionLMRInvalidateFence
+	if d.Can(verbs.CapSolicited) {
+		flags |= CompletionSolicitedWait
+	}
+	provider := ProviderAttr{
+		Name:                          "kdapl",
+		VersionMajor:                  0,
+		VersionMinor:                  1,
+		DAPLVersionMajor:              DAPLVersionMajor,
+		DAPLVersionMinor:              DAPLVersionMinor,
+		LMRMemTypesSupported:          MemVirtual | MemLMR,
+		IOVOwnershipOnReturn:          IOVConsumer,
+		QoSSupported:                  QoSBestEffort,
+		CompletionFlagsSupported:      flags,
+		ThreadSafe:                    true,
+		MaxPrivateDataSize:            d.MaxPrivateData,
+		EPCreator:                     EPCreatorNever,
+		PZSupport:                     PZUnique,
+		UpcallPolicy:                  UpcallMany,
+		OptimalBufferAlignment:        OptimalAlignment,
+		EVDStreamMergingSupported:     FullMergeMatrix(),
+		RDMAWriteForRDMAReadReq:       d.Can(verbs.CapReadSinkRemoteWrite),
+		RMRScopeSupported:             scope,
+		SignalSafe:                    false,
+		InterruptSafe:                 true,
+		DTOAsyncReturnGuaranteed:      false,
+		ProviderSpecificAttrs:         providerSpecific(d),
+		RDMAReadLMRRMRContextExposure: false,
+	}
+	return ia, provider
+}
+
+// providerSpecific are the attributes that DAT has no field for.
+func providerSpecific(d *verbs.Attr) []NamedAttr {
+	meaning := "REMOTE_ACKED"
+	if d.Completion == verbs.SourceReusable {
+		meaning = "SOURCE_REUSABLE"
+	}
+	return []NamedAttr{
+		{AttrCompletionMeaning, meaning},
+		{AttrSolicitedKnown, truth(d.Can(verbs.CapSolicited))},
+		{AttrReceiverNotReady, truth(d.Can(verbs.CapRNR))},
+	}
+}
+
+// The names of this provider's specific attributes.
+const (
+	// AttrCompletionMeaning: what a successful send or RDMA write completion means. REMOTE_ACKED: it
+	// is placed at the peer, and the peer accepted it. SOURCE_REUSABLE: the source may be
+	// reused; a refusal shows as the end of the connection.
+	AttrCompletionMeaning = "KDAPL_COMPLETION_MEANING"
+	// AttrSolicitedKnown: TRUE if the adapter tells solicited receives from others.
+	AttrSolicitedKnown = "KDAPL_SOLICITED_KNOWN"
+	// AttrReceiverNotReady: TRUE if a send that finds no receive waits for one; otherwise it ends the
+	// connection.
+	AttrReceiverNotReady = "KDAPL_RECEIVER_NOT_READY"
+)
+
+func truth(b bool) string {
+	if b {
+		return "TRUE"
+	}
+	return "FALSE"
+}
+
+// saturate multiplies counts within 31 bits, as DAT_COUNT has.
+func saturate(a, b int) int {
+	if a > 0 && b > math.MaxInt32/a {
+		return math.MaxInt32
+	}
+	return a * b
+}

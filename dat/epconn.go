@@ -1,0 +1,344 @@
+package dat
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"kdapl/verbs"
+)
+
+// ConnectConfig are the further arguments of Connect.
+type ConnectConfig struct {
+	// Timeout bounds the set-up; Infinite is no limit. It must be set.
+	Timeout time.Duration
+	// PrivateData goes to the peer with the request: at most ProviderAttr.MaxPrivateDataSize bytes.
+	PrivateData []byte
+	// QoS is the quality of service; the zero value is best effort.
+	QoS QoS
+	// Flags ask for several paths.
+	Flags ConnectFlags
+}
+
+// Connect starts an active connection to a connection qualifier of an adapter (dat_ep_connect).
+// The EP goes to StateActiveConnectionPending; the outcome is an event on the Connect EVD:
+// ConnectionEstablished, PeerRejected, NonPeerRejected, TimedOut or Unreachable. It does not block.
+//
+// INVALID_STATE: not StateUnconnected (the EP's state), or no PZ or Connect EVD yet
+// (EP_NOTREADY). INVALID_PARAMETER: no address (ARG2), a Timeout of 0 or below Infinite (ARG4),
+// too much private data (ARG5), unknown flags (ARG8). MODEL_NOT_SUPPORTED: QoS or multipath that
+// the adapter lacks. INVALID_ADDRESS: an address or qualifier that the adapter cannot reach by its kind.
+func (ep *EP) Connect(remote netip.Addr, qual uint64, cfg ConnectConfig) error {
+	const op = "ep_connect"
+	if ep.gone() {
+		return ep.errGone(op)
+	}
+	peer := verbs.Address{IP: remote, Port: qual}
+	fail := func(t Type, sub Subtype, cause error, hint string) error {
+		e := ep.fail(op, t, sub, cause, hint)
+		e.Peer = peer.String()
+		return e
+	}
+	switch {
+	case !remote.IsValid():
+		return fail(InvalidParameter, InvalidArg2, nil, "no address")
+	case cfg.Timeout == 0 || cfg.Timeout < Infinite:
+		return fail(InvalidParameter, InvalidArg4, nil, "a Timeout above 0, or Infinite, is needed")
+	case len(cfg.PrivateData) > ep.ia.provider.MaxPrivateDataSize:
+		return fail(InvalidParameter, InvalidArg5, nil, fmt.Sprintf("%d bytes of private data, at most %d are possible", len(cfg.PrivateData), ep.ia.provider.MaxPrivateDataSize))
+	case cfg.QoS&^ep.ia.provider.QoSSupported != 0:
+		return fail(ModelNotSupported, NoSubtype, nil, fmt.Sprintf("quality of service %v is not offered", cfg.QoS))
+	case cfg.Flags == ConnectMultipathRequired && !ep.ia.provider.SupportsMultipath:
+		return fail(ModelNotSupported, NoSubtype, nil, "the adapter has no multipath")
+	case cfg.Flags > ConnectMultipathRequired:
+		return fail(InvalidParameter, InvalidArg8, nil, fmt.Sprintf("unknown flags %v", cfg.Flags))
+	}
+	ep.ctl.Lock()
+	defer ep.ctl.Unlock()
+	if err := ep.leaveUnconnected(op, causeConnect); err != nil {
+		return err
+	}
+	timeout := cfg.Timeout
+	if timeout == Infinite {
+		timeout = 0
+	}
+	ep.mu.Lock()
+	ep.conn.remote = peer
+	ep.mu.Unlock()
+	err := ep.qp.Connect(verbs.ConnParams{
+		Remote: peer, PrivateData: cfg.PrivateData, Timeout: timeout,
+		ReadsIn: ep.attr.MaxRDMAReadIn, ReadsOut: ep.attr.MaxRDMAReadOut,
+	})
+	if err == nil {
+		return nil
+	}
+	ep.returnTo(StateUnconnected)
+	e := ep.ia.deviceError(op, &ep.base, err).(*Error)
+	e.Peer = peer.String()
+	return e
+}
+
+// leaveUnconnected is the first step of connect and accept: it checks that the EP has all that a
+// connection needs, changes the state, and begins to hold completions back. ctl is held.
+func (ep *EP) leaveUnconnected(op string, c epCause) error {
+	if ep.gone() {
+		return ep.errGone(op)
+	}
+	ep.mu.Lock()
+	s := ep.loadState()
+	m, ok := s.next(c)
+	ready := ep.qp != nil && ep.connect != nil
+	if ok && ready {
+		ep.state.Store(uint32(m.next))
+		ep.ending = epEnd{}
+		ep.conn = connection{gen: ep.conn.gen + 1}
+	}
+	ep.mu.Unlock()
+	switch {
+	case !ok:
+		return ep.fail(op, InvalidState, s.Subtype(), nil, "the EP is in state "+s.String())
+	case !ready:
+		return ep.fail(op, InvalidState, InvalidStateEPNotReady, nil, "a connection needs a PZ and a Connect EVD")
+	}
+	ep.recv.hold(true)
+	ep.request.hold(true)
+	return nil
+}
+
+// returnTo undoes leaveUnconnected after the adapter refused.
+func (ep *EP) returnTo(s EPState) {
+	ep.mu.Lock()
+	ep.state.Store(uint32(s))
+	ep.mu.Unlock()
+	ep.recv.hold(false)
+	ep.request.hold(false)
+}
+
+// Disconnect ends the connection, or its set-up (dat_ep_disconnect); the event
+// ConnectionDisconnected follows the completions. Gracefully, requests that are posted run to
+// completion and new ones are refused; abruptly, what is outstanding completes with
+// StatusFlushed. In StateDisconnected it does nothing, as it does for a second graceful disconnect; a
+// set-up always ends abruptly. It does not block.
+//
+// INVALID_STATE: there is no connection (the EP's state). INVALID_PARAMETER (ARG2): unknown flags.
+func (ep *EP) Disconnect(flags CloseFlags) error {
+	const op = "ep_disconnect"
+	if ep.gone() {
+		return ep.errGone(op)
+	}
+	if flags != CloseAbrupt && flags != CloseGraceful {
+		return ep.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("unknown flags %v", flags))
+	}
+	ep.ctl.Lock()
+	defer ep.ctl.Unlock()
+	if ep.gone() {
+		return ep.errGone(op)
+	}
+	cause := causeAbrupt
+	if flags == CloseGraceful {
+		cause = causeGraceful
+	}
+	before, ok := ep.advance(cause, nil)
+	if !ok {
+		return ep.fail(op, InvalidState, before.Subtype(), nil, "there is no connection to end")
+	}
+	if before != StateDisconnected && !(before == StateDisconnectPending && flags == CloseGraceful) {
+		ep.disconnectQP(flags == CloseGraceful && before.connected())
+	}
+	return nil
+}
+
+// disconnectQP tells the device that the connection ends.
+func (ep *EP) disconnectQP(graceful bool) {
+	err := ep.qp.Disconnect(graceful)
+	if err != nil && !graceful {
+		// The connection ended by itself at the same time, or never began; the queues must be flushed anyway.
+		if err = ep.qp.Modify(verbs.QPError); err != nil && !errors.Is(err, verbs.ErrState) {
+			ep.ia.log.Warn("disconnect", "ep", ep.String(), "err", err)
+		}
+	}
+	ep.pumpBoth()
+}
+
+// pumpBoth moves what the device has said about the EP's queues, so that an end does not wait for
+// the consumer to dequeue.
+func (ep *EP) pumpBoth() {
+	ep.recv.evd.pump()
+	ep.request.evd.pump()
+}
+
+// onConn receives the connection's events from the device.
+func (ep *EP) onConn(ev verbs.ConnEvent) {
+	cause := [...]epCause{
+		verbs.ConnEstablished:  causeEstablished,
+		verbs.ConnRejected:     causePeerRejected,
+		verbs.ConnRefused:      causeNonPeerReject,
+		verbs.ConnUnreachable:  causeUnreachable,
+		verbs.ConnTimedOut:     causeTimedOut,
+		verbs.ConnAcceptFailed: causeAcceptFailed,
+		verbs.ConnAborted:      causeAborted,
+		verbs.ConnDisconnected: causeDisconnected,
+		verbs.ConnBroken:       causeBroken,
+	}[ev.Kind]
+	before, ok := ep.advance(cause, &ev)
+	ep.ia.log.Debug("connection", "ep", ep.String(), "event", cause, "before", before, "ignored", !ok,
+		"local", ev.Local, "remote", ev.Remote, "err", ev.Err)
+	if ok && cause != causeEstablished {
+		ep.pumpBoth()
+	}
+}
+
+// advance gives the machine a cause, and raises the event that follows. It returns the state
+// before; ok is false if that state has no use for the cause.
+func (ep *EP) advance(c epCause, ev *verbs.ConnEvent) (before EPState, ok bool) {
+	ep.mu.Lock()
+	before = ep.loadState()
+	m, ok := before.next(c)
+	if !ok || ep.freed.Load() {
+		ep.mu.Unlock()
+		return before, false
+	}
+	ep.state.Store(uint32(m.next))
+	if ev != nil {
+		ep.learn(ev)
+	}
+	switch {
+	case m.ends && !ep.ending.awaited:
+		ep.ending.awaited, ep.ending.event = true, m.event
+		ep.mu.Unlock()
+		// The marks must be seen although nobody may be dequeuing.
+		ep.recv.drain(!ep.marked(true))
+		ep.request.drain(!ep.marked(false))
+		ep.mu.Lock()
+		ep.finish()
+	case m.event != 0 && !m.ends:
+		ep.outbox = append(ep.outbox, outEvent{m.event, ep.conn.gen})
+	}
+	ep.flushOutbox()
+	ep.mu.Unlock()
+	return before, true
+}
+
+// learn keeps what an event tells of the connection. mu is held.
+func (ep *EP) learn(ev *verbs.ConnEvent) {
+	if ev.Local.IP.IsValid() {
+		ep.conn.local = ev.Local
+	}
+	if ev.Remote.IP.IsValid() {
+		ep.conn.remote = ev.Remote
+	}
+	switch ev.Kind {
+	case verbs.ConnEstablished:
+		ep.conn.private = slices.Clone(ev.PrivateData)
+		ep.conn.readsIn, ep.conn.readsOut = ev.ReadsIn, ev.ReadsOut
+	case verbs.ConnRejected:
+		ep.conn.private = slices.Clone(ev.PrivateData)
+		ep.conn.cause = ev.Err
+	default:
+		ep.conn.cause = ev.Err
+	}
+}
+
+// marked reports whether the drained mark of a queue has come.
+func (ep *EP) marked(recv bool) bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if recv {
+		return ep.ending.recv
+	}
+	return ep.ending.send
+}
+
+// drained is told that a queue has delivered its last completion.
+func (ep *EP) drained(recv bool) {
+	q := &ep.request
+	if recv {
+		q = &ep.recv
+	}
+	ep.mu.Lock()
+	if recv {
+		ep.ending.recv = true
+	} else {
+		ep.ending.send = true
+	}
+	ep.mu.Unlock()
+	q.drain(false)
+	ep.mu.Lock()
+	ep.finish()
+	ep.flushOutbox()
+	ep.mu.Unlock()
+}
+
+// finish makes the event of the end due when both queues have drained. mu is held.
+func (ep *EP) finish() {
+	if ep.ending.awaited && ep.ending.send && ep.ending.recv {
+		ep.ending.awaited = false
+		ep.outbox = append(ep.outbox, outEvent{ep.ending.event, ep.conn.gen})
+	}
+}
+
+// flushOutbox posts the connection events that are due, in order, with mu given up for each. A
+// caller that finds another at it leaves the rest to that one. mu is held.
+func (ep *EP) flushOutbox() {
+	if ep.posting {
+		return
+	}
+	ep.posting = true
+	for len(ep.outbox) > 0 && !ep.freed.Load() {
+		out := ep.outbox[0]
+		ep.outbox = ep.outbox[1:]
+		connect := ep.connect
+		ep.mu.Unlock()
+		ep.post(connect, out)
+		ep.mu.Lock()
+	}
+	if len(ep.outbox) == 0 {
+		ep.outbox = nil
+	}
+	ep.posting = false
+}
+
+// post queues a connection event. ESTABLISHED comes before the completions that were held back, the end
+// after them.
+func (ep *EP) post(connect *EVD, out outEvent) {
+	if out.number != ConnectionEstablished {
+		ep.releaseHeld()
+	}
+	ok := true
+	if connect != nil {
+		ok = connect.post(&Event{Number: out.number, ref: ep.ref, cookie: uint64(out.gen)})
+	}
+	if out.number != ConnectionEstablished {
+		return
+	}
+	ep.releaseHeld()
+	if !ok {
+		// The consumer would never learn of the connection.
+		if _, ok := ep.advance(causeAbrupt, nil); ok {
+			ep.disconnectQP(false)
+		}
+	}
+}
+
+func (ep *EP) releaseHeld() {
+	ep.recv.hold(false)
+	ep.request.hold(false)
+}
+
+// connectionData is the private data and the cause that an event of the gen-th connection shows.
+func (ep *EP) connectionData(n EventNumber, gen uint32) (private []byte, cause error) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.conn.gen != gen {
+		return nil, nil
+	}
+	if n == ConnectionEstablished {
+		return ep.conn.private, nil
+	}
+	if n == ConnectionPeerRejected {
+		private = ep.conn.private
+	}
+	return private, ep.conn.cause
+}

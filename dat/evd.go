@@ -1,0 +1,453 @@
+package dat
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"kdapl/internal/evring"
+	"kdapl/verbs"
+)
+
+// UpcallFunc is the consumer's function that an EVD calls up (DAT_UPCALL_FUNC; the instance data
+// of C is what the function closes over). more reports whether events were queued behind ev
+// when ev was taken; it is a snapshot, not a promise. Under UpcallNotify ev is the zero Event.
+// See the package document for what it may do.
+type UpcallFunc func(ev Event, more bool)
+
+// EVDConfig describes an EVD (the arguments of dat_evd_kcreate).
+type EVDConfig struct {
+	// MinLen is the least number of events that fit, beside those of the EPs' data
+	// transfer operations, for which room is added when an EP is attached. 1 to
+	// IAAttr.MaxEVDQLen.
+	MinLen int
+	// Streams are the kinds of events that may ever be attached (evd_flags). At least one.
+	Streams Stream
+	// Policy says whether and how Upcall is called. UpcallTeardown is the same as UpcallDisable.
+	Policy UpcallPolicy
+	// Upcall is the function; it is required if Policy makes upcalls.
+	Upcall UpcallFunc
+	// Memory supplies zeroed memory for the queue, of at least size bytes, aligned to 8 or
+	// better to 64; nil is the Go heap. It is called at creation and each time that the queue is
+	// moved; memory that was given earlier must stay readable until the EVD is freed, and is
+	// passed to release then, if that is not nil.
+	Memory func(size int) (mem []byte, release func())
+}
+
+// EVD is an event dispatcher: a queue of events that calls the consumer up, or is
+// dequeued from, or waited on. All methods may be called concurrently, and all but Wait
+// from upcalls.
+type EVD struct {
+	base
+	ring atomic.Pointer[evring.Ring]
+	// status is read without the lock by consumers: who may dequeue.
+	status atomic.Uint32
+
+	streams Stream
+	cq      verbs.CQ // nil if the EVD takes no completions
+	helper  verbs.Progresser
+	memory  func(size int) ([]byte, func())
+	run     func() // e.activate, stored so that starting it allocates nothing
+
+	// The rest is under the ring's lock.
+
+	up    upcalls
+	fn    UpcallFunc
+	epoch uint32        // changes with each teardown
+	torn  chan struct{} // closed when no old activation runs; nil if nobody waits for that
+
+	qlen     int // room for events that are not reserved
+	reserved int // room for DTO completions
+	others   positions
+	overflow bool // an overflow was reported since the last event found room
+
+	users    int // EPs, service points and IAs that feed the EVD
+	discs    disciplines
+	draining int // queues of EPs whose drained marks are awaited
+	// armed: the CQ will call pump for the next completion, or with armedNext unset for the next
+	// solicited one.
+	armed, armedNext bool
+	scratch          []verbs.Completion
+	releases         []func()
+
+	waiter   waiter
+	disabled bool // does not trigger a CNO
+
+	counters evdCounters
+}
+
+// Bits of EVD.status.
+const (
+	evdFreed  = 1 << iota // the EVD is gone
+	evdWaited             // a waiter owns the events
+)
+
+// evdCounters are the EVD's own counts, for Query.
+type evdCounters struct{ upcalls, starts, refused uint64 }
+
+// EVDCounters tell what happened at an EVD since it was created.
+type EVDCounters struct {
+	// Events counts the events that were queued.
+	Events uint64
+	// Upcalls counts calls of the consumer's function, up to the last look of an
+	// activation at its queue; Activations the goroutines started for them.
+	Upcalls, Activations uint64
+	// Refused counts events that found no room.
+	Refused uint64
+}
+
+// EVDParam is what Query tells (DAT_EVD_PARAM).
+type EVDParam struct {
+	// QLen is the number of events that fit: the room asked for and that of the attached
+	// EPs' operations.
+	QLen int
+	// Queued is the number of events that wait now, those in the CQ included.
+	Queued int
+	// Policy is the upcall policy last set; after Teardown, UpcallTeardown.
+	Policy UpcallPolicy
+	// Upcall is the function last set.
+	Upcall UpcallFunc
+	// Streams are the streams of its creation.
+	Streams Stream
+	// State is uDAPL's view: enabled, waitable, kind of notification.
+	State EVDState
+	// Counters are the EVD's counts.
+	Counters EVDCounters
+}
+
+// NewEVD creates an EVD (dat_evd_kcreate, dat_evd_create). It does not block.
+//
+// INVALID_PARAMETER: MinLen (ARG2), an unknown policy (ARG3), a live policy without function
+// (ARG4), no or unknown streams or a set that the provider cannot merge (ARG5).
+// INSUFFICIENT_RESOURCES (RESOURCE_TEVD): more EVDs, or a longer queue, than the IA has.
+func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
+	const op = "evd_kcreate"
+	if err := ia.check(op); err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.MinLen <= 0:
+		return nil, ia.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("MinLen is %d; at least 1 is needed", cfg.MinLen))
+	case cfg.MinLen > ia.attr.MaxEVDQLen:
+		return nil, ia.fail(op, InsufficientResources, ResourceTEVD, nil, fmt.Sprintf("MinLen is %d, the IA's limit %d", cfg.MinLen, ia.attr.MaxEVDQLen))
+	case !cfg.Policy.Live() && cfg.Policy != UpcallDisable && cfg.Policy != UpcallTeardown:
+		return nil, ia.fail(op, InvalidParameter, InvalidArg3, nil, fmt.Sprintf("unknown policy %v", cfg.Policy))
+	case cfg.Policy.Live() && cfg.Upcall == nil:
+		return nil, ia.fail(op, InvalidParameter, InvalidArg4, nil, fmt.Sprintf("policy %v needs an Upcall", cfg.Policy))
+	case cfg.Streams == 0 || !ia.provider.EVDStreamMergingSupported.Allows(cfg.Streams):
+		return nil, ia.fail(op, InvalidParameter, InvalidArg5, nil, fmt.Sprintf("streams %v cannot be merged", cfg.Streams))
+	}
+	e := &EVD{streams: cfg.Streams, memory: cfg.Memory, fn: cfg.Upcall, qlen: cfg.MinLen}
+	e.base = base{self: e, ia: ia, kind: HandleEVD}
+	e.up = upcalls{policy: cfg.Policy, armed: cfg.Policy == UpcallNotify, many: ia.maxUpcalls}
+	if cfg.Policy == UpcallTeardown {
+		e.up.policy = UpcallDisable
+	}
+	e.run = e.activate
+	e.waiter.wake = make(chan struct{}, 1)
+	if e.memory == nil {
+		e.memory = func(size int) ([]byte, func()) { return nil, nil }
+	}
+	ring, release, err := e.newRing(cfg.MinLen, 0)
+	if err != nil {
+		return nil, ia.fail(op, InvalidParameter, InvalidArg2, err, "the memory supplied for the queue cannot be used")
+	}
+	e.ring.Store(ring)
+	e.releases = append(e.releases, release)
+	if cfg.Streams&(StreamDTO|StreamRMRBind) != 0 {
+		if e.cq, err = ia.device.CreateCQ(1, e.pump); err != nil {
+			e.releaseMemory()
+			return nil, ia.deviceError(op, &ia.base, err)
+		}
+		e.helper, _ = e.cq.(verbs.Progresser)
+		e.scratch = make([]verbs.Completion, refillBatch)
+	}
+	if !ia.register(&e.base, ia.attr.MaxEVDs) {
+		e.releaseMemory()
+		if e.cq != nil {
+			e.cq.Destroy()
+		}
+		return nil, ia.full(op, ResourceTEVD)
+	}
+	if e.up.policy.Live() {
+		e.pump() // primes the CQ's notification
+	}
+	return e, nil
+}
+
+// newRing makes a ring with room for n events, from the creator's memory or the heap.
+func (e *EVD) newRing(n int, base uint64) (*evring.Ring, func(), error) {
+	capacity := evring.Capacity(n)
+	mem, release := e.memory(evring.Size(capacity))
+	if release == nil {
+		release = func() {}
+	}
+	if mem == nil {
+		mem = evring.Alloc(capacity)
+	}
+	ring, err := evring.New(mem, capacity, base)
+	if err != nil {
+		release()
+	}
+	return ring, release, err
+}
+
+func (e *EVD) releaseMemory() {
+	for _, release := range e.releases {
+		release()
+	}
+	e.releases = nil
+}
+
+// lock locks the current ring and returns it.
+func (e *EVD) lock() *evring.Ring {
+	for {
+		r := e.ring.Load()
+		r.Lock()
+		if !r.Frozen() {
+			return r
+		}
+		r.Unlock(0)
+	}
+}
+
+// replace moves the events to a ring with room for n, under the lock of r, and returns the
+// new ring, locked, with the number of events in it that are still to be published. r is frozen and
+// unlocked.
+func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, int, error) {
+	r.Freeze()
+	to, release, err := e.newRing(n, r.Head())
+	if err != nil {
+		r.Thaw()
+		return r, 0, err
+	}
+	to.Lock()
+	moved, _ := r.MoveTo(to)
+	e.releases = append(e.releases, release)
+	e.ring.Store(to)
+	r.Unlock(0)
+	return to, moved, nil
+}
+
+// Query tells the EVD's parameters (dat_evd_query). It does not block.
+func (e *EVD) Query() (EVDParam, error) {
+	if e.freedOrNil() {
+		return EVDParam{}, e.errFreed("evd_query")
+	}
+	var a after
+	e.begin(&a)
+	p := EVDParam{
+		QLen:    e.qlen + e.reserved,
+		Queued:  a.ring.Len() + a.n,
+		Policy:  e.up.policy,
+		Upcall:  e.fn,
+		Streams: e.streams,
+		State:   e.stateLocked(),
+		Counters: EVDCounters{
+			Events: a.ring.Tail() + uint64(a.n), Upcalls: e.counters.upcalls,
+			Activations: e.counters.starts, Refused: e.counters.refused,
+		},
+	}
+	e.end(&a)
+	return p, nil
+}
+
+func (e *EVD) stateLocked() EVDState {
+	s := EVDStateEnabled | EVDStateWaitable
+	if e.disabled {
+		s = s&^EVDStateEnabled | EVDStateDisabled
+	}
+	if e.waiter.unwaitable {
+		s = s&^EVDStateWaitable | EVDStateUnwaitable
+	}
+	return s | e.discs.config()
+}
+
+// Resize changes the room for events that are not reserved for data transfer operations to at
+// least minLen (dat_evd_resize). Nothing is lost; upcalls and dequeues go on. It does not
+// block.
+//
+// INVALID_PARAMETER (ARG2): minLen below 1 or above IAAttr.MaxEVDQLen. INVALID_STATE: more
+// such events are queued, or a waiter owns the EVD (EVD_WAITER).
+// INSUFFICIENT_RESOURCES: together with the reserved room more than the IA's limit.
+func (e *EVD) Resize(minLen int) error {
+	const op = "evd_resize"
+	if e.freedOrNil() {
+		return e.errFreed(op)
+	}
+	if minLen < 1 || minLen > e.ia.attr.MaxEVDQLen {
+		return e.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("length %d, allowed are 1 to %d", minLen, e.ia.attr.MaxEVDQLen))
+	}
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	switch {
+	case e.freed.Load():
+		return e.errFreed(op)
+	case e.waiter.owned:
+		return e.fail(op, InvalidState, InvalidStateEVDWaiter, nil, "a waiter owns the events")
+	case minLen+e.reserved > e.ia.attr.MaxEVDQLen:
+		return e.fail(op, InsufficientResources, ResourceTEVD, nil, fmt.Sprintf("%d and %d reserved exceed the IA's limit %d", minLen, e.reserved, e.ia.attr.MaxEVDQLen))
+	}
+	if queued := e.others.count(a.ring.Head()); queued > minLen {
+		return e.fail(op, InvalidState, NoSubtype, nil, fmt.Sprintf("%d events are queued; dequeue some first", queued))
+	}
+	return e.setRoom(op, &a, minLen, e.reserved)
+}
+
+// setRoom gives the queue room for qlen events and reserved completions.
+func (e *EVD) setRoom(op string, a *after, qlen, reserved int) error {
+	if need := max(qlen+reserved, a.ring.Len()+a.n); evring.Capacity(need) != a.ring.Cap() {
+		e.publish(a)
+		r, moved, err := e.replace(a.ring, need)
+		if err != nil {
+			return e.fail(op, InsufficientResources, ResourceMemory, err, "no memory for the queue")
+		}
+		a.ring, a.n = r, moved
+		e.publish(a)
+	}
+	e.qlen, e.reserved = qlen, reserved
+	return nil
+}
+
+// attach makes the EVD a target of a stream. dtos is the room for data transfer completions
+// that comes with it, cqes that in its CQ.
+func (e *EVD) attach(op string, dtos int, d discipline) error {
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	if e.freed.Load() {
+		return e.errFreed(op)
+	}
+	if e.qlen+e.reserved+dtos > e.ia.attr.MaxEVDQLen {
+		return e.fail(op, InsufficientResources, ResourceTEVD, nil, fmt.Sprintf("room for %d more completions exceeds the IA's limit %d", dtos, e.ia.attr.MaxEVDQLen))
+	}
+	if !e.discs.fits(d, e.streams) {
+		return e.fail(op, InvalidParameter, InvalidArg8, nil, fmt.Sprintf("completion flags %v do not fit the other streams of the EVD, which this adapter cannot tell apart", d))
+	}
+	if dtos > 0 {
+		if err := e.setRoom(op, &a, e.qlen, e.reserved+dtos); err != nil {
+			return err
+		}
+		// The drained mark of the queue needs an entry too.
+		if err := e.cq.Resize(max(e.cq.Cap(), e.reserved+2*(e.users+1))); err != nil {
+			e.reserved -= dtos
+			return e.ia.deviceError(op, &e.base, err)
+		}
+	}
+	e.users++
+	e.discs.add(d)
+	return nil
+}
+
+// detach ends what attach began. Room that was reserved stays with the ring.
+func (e *EVD) detach(dtos int, d discipline) {
+	var a after
+	e.begin(&a)
+	e.users--
+	e.reserved -= dtos
+	e.discs.remove(d)
+	e.end(&a)
+}
+
+// Free frees the EVD (dat_evd_free). Queued events are dropped. It does not block.
+//
+// INVALID_STATE (EVD_IN_USE): an EP, service point or IA feeds it, an upcall runs, or a waiter
+// waits.
+func (e *EVD) Free() error {
+	const op = "evd_free"
+	if e.freedOrNil() {
+		return e.errFreed(op)
+	}
+	var a after
+	e.begin(&a)
+	hint := ""
+	switch {
+	case e.freed.Load():
+		e.end(&a)
+		return e.errFreed(op)
+	case e.users > 0:
+		hint = fmt.Sprintf("%d objects feed it; free them first", e.users)
+	case e.up.running > 0:
+		hint = "an upcall runs; call Teardown first"
+	case e.waiter.owned:
+		hint = "a waiter waits"
+	}
+	if hint != "" {
+		e.end(&a)
+		return e.fail(op, InvalidState, InvalidStateEVDInUse, nil, hint)
+	}
+	e.destroy(&a)
+	return nil
+}
+
+// destroy ends the EVD under the lock of a, which it gives up.
+func (e *EVD) destroy(a *after) {
+	e.freed.Store(true)
+	e.status.Or(evdFreed)
+	e.up.policy = UpcallDisable
+	e.publish(a)
+	a.ring.Freeze()
+	empty, _ := evring.New(evring.Alloc(1), 1, a.ring.Tail())
+	e.ring.Store(empty)
+	a.ring.Unlock(0)
+	if e.cq != nil {
+		e.cq.Destroy()
+	}
+	e.releaseMemory()
+	e.ia.unregister(&e.base)
+}
+
+// errFreed also serves a nil EVD.
+func (e *EVD) errFreed(op string) error {
+	if e == nil || e.ia == nil {
+		return (&base{kind: HandleEVD}).errFreed(op)
+	}
+	return e.base.errFreed(op)
+}
+
+func (e *EVD) freedOrNil() bool { return e == nil || e.ia == nil || e.freed.Load() }
+
+// Enable lets the EVD trigger its CNO (dat_evd_enable). It changes nothing else: events are queued and
+// waited for as before. It does not block.
+func (e *EVD) Enable() error { return e.setDisabled("evd_enable", false) }
+
+// Disable stops the EVD from triggering its CNO (dat_evd_disable). It does not block.
+func (e *EVD) Disable() error { return e.setDisabled("evd_disable", true) }
+
+func (e *EVD) setDisabled(op string, v bool) error {
+	if e.freedOrNil() {
+		return e.errFreed(op)
+	}
+	var a after
+	e.begin(&a)
+	e.disabled = v
+	e.end(&a)
+	return nil
+}
+
+// positions remembers where in the ring the events are that used unreserved room, so that
+// those still queued can be counted although consumers take them without the lock.
+type positions struct {
+	pos         []uint64
+	first, last int
+}
+
+func (p *positions) add(pos uint64) {
+	if p.last-p.first == len(p.pos) {
+		grown := make([]uint64, max(8, 2*len(p.pos)))
+		for i := range p.last - p.first {
+			grown[i] = p.pos[(p.first+i)%len(p.pos)]
+		}
+		p.first, p.last, p.pos = 0, p.last-p.first, grown
+	}
+	p.pos[p.last%len(p.pos)] = pos
+	p.last++
+}
+
+// count returns how many of the events are at or behind the head.
+func (p *positions) count(head uint64) int {
+	for p.first < p.last && p.pos[p.first%len(p.pos)] < head {
+		p.first++
+	}
+	return p.last - p.first
+}

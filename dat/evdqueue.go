@@ -1,0 +1,409 @@
+package dat
+
+import (
+	"fmt"
+	"iter"
+
+	"kdapl/internal/evring"
+	"kdapl/verbs"
+)
+
+// refillBatch is how many completions are polled at a time.
+const refillBatch = 16
+
+// after is what a section under an EVD's lock has done and leaves to be done: slots that are
+// filled and not yet published, and calls that must be made without the lock.
+type after struct {
+	ring *evring.Ring
+	n    int // slots filled behind the published ones
+	room int // slots known to be free behind them
+
+	appended, wasEmpty, notifying bool
+
+	start    int // activations to start
+	wake     bool
+	torn     chan struct{} // to be closed
+	again    bool          // the CQ holds more than this section took
+	overflow bool          // to be reported to the IA
+	nmarks   int
+	marks    [4]drainedMark
+}
+
+// drainedMark says that a queue of an EP has delivered its last completion.
+type drainedMark struct {
+	ep   *EP
+	recv bool
+}
+
+// begin locks the EVD and moves what is in the CQ into the ring.
+func (e *EVD) begin(a *after) {
+	*a = after{ring: e.lock()}
+	if e.cq != nil {
+		e.refill(a)
+	}
+}
+
+// end arms the CQ if somebody is to be notified, publishes what was appended, unlocks, and
+// then starts upcalls, wakes the waiter and goes on with EPs whose queues have drained.
+func (e *EVD) end(a *after) {
+	for {
+		if a.appended {
+			e.arrived(a)
+		}
+		if !e.mustArm() {
+			break
+		}
+		kind := e.discs.arm()
+		if e.draining > 0 {
+			kind = verbs.ArmNext
+		}
+		if e.cq.Arm(kind) {
+			// Completions came between the poll and the arming: they are taken, and armed again.
+			if e.refill(a); a.again {
+				break
+			}
+			continue
+		}
+		e.armed = true
+		e.armedNext = kind == verbs.ArmNext
+		break
+	}
+	a.ring.Unlock(a.n)
+	e.settle(a)
+}
+
+// mustArm reports whether the CQ is to be armed and is not.
+func (e *EVD) mustArm() bool {
+	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked || e.draining > 0) {
+		return false
+	}
+	return !e.armed || !e.armedNext && (e.draining > 0 || e.discs.arm() == verbs.ArmNext)
+}
+
+// arrived tells the upcall machine and the waiter of the events that were appended.
+func (e *EVD) arrived(a *after) {
+	var start bool
+	if a.wasEmpty && !a.notifying && e.up.running > 0 {
+		// Pending ends here although an activation runs: it must ask before it takes more.
+		a.ring.Turn()
+	}
+	if e.up, start = e.up.arrive(a.wasEmpty, a.notifying); start {
+		a.start++
+	}
+	if e.waiter.parked && a.notifying && a.ring.Len()+a.n >= e.waiter.threshold {
+		a.wake = true
+	}
+	a.appended, a.notifying = false, false
+}
+
+// settle does what had to wait for the lock to be given up.
+func (e *EVD) settle(a *after) {
+	for ; a.start > 0; a.start-- {
+		go e.run()
+	}
+	if a.wake {
+		e.waiter.signal()
+	}
+	if a.torn != nil {
+		close(a.torn)
+	}
+	for _, m := range a.marks[:a.nmarks] {
+		m.ep.drained(m.recv)
+	}
+	if a.overflow {
+		e.ia.raise(AsyncErrorEVDOverflow, &e.base, ReasonEVDOverflow)
+	}
+	if a.again {
+		e.pump()
+	}
+}
+
+// publish makes what was appended visible without giving up the lock.
+func (e *EVD) publish(a *after) {
+	if a.n > 0 {
+		a.ring.Publish(a.n)
+		a.room -= a.n
+		a.n = 0
+	}
+}
+
+// pump moves what is in the CQ into the ring and notifies. The CQ calls it when an arming fires.
+func (e *EVD) pump() {
+	var a after
+	a.ring = e.lock()
+	e.armed = false
+	if e.cq != nil && !e.freed.Load() {
+		e.refill(&a)
+	}
+	e.end(&a)
+}
+
+// refill moves completions from the CQ into the ring.
+func (e *EVD) refill(a *after) {
+	a.again = false
+	for {
+		n := e.cq.Poll(e.scratch)
+		for i := range n {
+			e.complete(a, &e.scratch[i])
+		}
+		if n < len(e.scratch) {
+			return
+		}
+		if a.nmarks > 0 {
+			a.again = true // marks have little room; deal with them first
+			return
+		}
+	}
+}
+
+// complete makes an event of a completion, unless nobody wants it.
+func (e *EVD) complete(a *after, c *verbs.Completion) {
+	b := e.ia.objects.lookup(ref(c.UserData))
+	if b == nil {
+		return // the EP was freed; it has flushed its requests itself
+	}
+	ep := b.self.(*EP)
+	if c.Op == verbs.OpDrained {
+		e.addMark(a, ep, c.Flags&verbs.CompletionRecvQueue != 0)
+		return
+	}
+	var ev Event
+	q, rec, notifying := ep.completion(&ev, c)
+	switch {
+	case rec == nil:
+	case q.discard || rec.flags&CompletionSuppress != 0 && ev.status == StatusSuccess:
+		rec.done = doneWithoutEvent
+	case q.holding:
+		q.held = append(q.held, heldEvent{ev, rec, notifying})
+	default:
+		e.deliver(a, &ev, rec, notifying)
+	}
+}
+
+// addMark notes a drained mark, for settle.
+func (e *EVD) addMark(a *after, ep *EP, recv bool) {
+	if a.nmarks == len(a.marks) {
+		// More marks than fit: they wait for a turn of their own.
+		marks := a.marks
+		go func() {
+			for _, m := range marks {
+				m.ep.drained(m.recv)
+			}
+		}()
+		a.nmarks = 0
+	}
+	a.marks[a.nmarks] = drainedMark{ep, recv}
+	a.nmarks++
+}
+
+// deliver appends the event of a completed request.
+func (e *EVD) deliver(a *after, ev *Event, rec *record, notifying bool) {
+	rec.done = e.append(a, ev, notifying) + doneAt
+}
+
+// append puts an event behind the others, and returns its position. The caller has seen that
+// there is room for it.
+func (e *EVD) append(a *after, ev *Event, notifying bool) uint64 {
+	if a.n >= a.room {
+		if a.room = a.ring.Free(); a.n >= a.room || a.ring.Old() {
+			// Only possible if the ring holds what no longer counts (an EP was freed with events
+			// undelivered), or its positions run out.
+			e.publish(a)
+			if r, moved, err := e.replace(a.ring, max(e.qlen+e.reserved, a.ring.Len()+1)); err == nil {
+				a.ring, a.n, a.room = r, moved, r.Free()
+			}
+		}
+	}
+	if !a.appended {
+		a.appended, a.wasEmpty = true, a.n == 0 && a.ring.Len() == 0
+	}
+	a.notifying = a.notifying || notifying
+	ev.store(a.ring.Slot(a.n))
+	pos := a.ring.Tail() + uint64(a.n)
+	a.n++
+	return pos
+}
+
+// roomForOther reports whether an event may be appended that has no reserved room.
+func (e *EVD) roomForOther(a *after) bool {
+	if e.reserved == 0 && len(e.others.pos) == 0 {
+		return a.ring.Len()+a.n < e.qlen
+	}
+	return e.others.count(a.ring.Head()) < e.qlen
+}
+
+// post appends an event of another stream than data transfer. false means that there
+// is no room: the IA's asynchronous EVD is told once, and nothing else happens here.
+func (e *EVD) post(ev *Event) bool {
+	var a after
+	e.begin(&a)
+	if e.freed.Load() {
+		e.end(&a)
+		return false
+	}
+	ok := e.roomForOther(&a)
+	if ok {
+		e.appendOther(&a, ev)
+		e.overflow = false
+	} else {
+		e.counters.refused++
+		a.overflow = !e.overflow && e.kindOfOverflow()
+		e.overflow = true
+	}
+	e.end(&a)
+	return ok
+}
+
+// kindOfOverflow reports whether an overflow of this EVD can be reported: that of the
+// asynchronous EVD itself has nowhere to go.
+func (e *EVD) kindOfOverflow() bool { return e != e.ia.async.Load() }
+
+func (e *EVD) appendOther(a *after, ev *Event) {
+	pos := e.append(a, ev, true)
+	if e.cq != nil || e.reserved > 0 {
+		if len(e.others.pos) == 0 {
+			// From now on positions are counted: what is queued already used unreserved room.
+			for p := a.ring.Head(); p < pos; p++ {
+				if e.reserved == 0 {
+					e.others.add(p)
+				}
+			}
+		}
+		e.others.add(pos)
+	}
+}
+
+// PostSE queues a software event that carries a value of the consumer's (dat_evd_post_se). It
+// does not block, and allocates nothing.
+//
+// ErrQueueFull: no room; nothing is queued, and no asynchronous event is raised.
+// INVALID_PARAMETER (ARG1): the EVD lacks StreamSoftware. INVALID_HANDLE: it was freed.
+func (e *EVD) PostSE(value uint64) error {
+	if e.freedOrNil() || e.streams&StreamSoftware == 0 {
+		return e.refusePost()
+	}
+	ev := Event{Number: SoftwareEvent, cookie: value}
+	if e.cq == nil {
+		r := e.ring.Load()
+		r.Lock()
+		if !r.Frozen() && !e.up.policy.Live() && !e.waiter.parked && r.Len() < min(e.qlen, r.Cap()) && !r.Old() {
+			// Nobody to notify: what end would do comes down to this.
+			ev.store(r.Slot(0))
+			e.up.pending = true
+			r.Unlock(1)
+			return nil
+		}
+		r.Unlock(0)
+	}
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	if e.freed.Load() {
+		return e.errFreed("evd_post_se")
+	}
+	if !e.roomForOther(&a) {
+		e.counters.refused++
+		return ErrQueueFull
+	}
+	e.appendOther(&a, &ev)
+	return nil
+}
+
+func (e *EVD) refusePost() error {
+	if e.freedOrNil() {
+		return e.errFreed("evd_post_se")
+	}
+	return e.fail("evd_post_se", InvalidParameter, InvalidArg1, nil, "the EVD was created without StreamSoftware")
+}
+
+// take claims up to len(dst) events from the ring.
+func (e *EVD) take(dst []Event) int {
+	r := e.ring.Load()
+	for {
+		w, n := r.Ready(len(dst))
+		if n == 0 {
+			return 0
+		}
+		for i := range n {
+			ev := &dst[i]
+			ev.load(r.At(w, i))
+			ev.resolve(e)
+		}
+		if r.Claim(w, n) {
+			return n
+		}
+	}
+}
+
+// Dequeue takes the oldest event (dat_evd_dequeue). It does not block; it may make one round of
+// the adapter's progress.
+//
+// ErrQueueEmpty: there is none, in the queue and in the adapter. INVALID_STATE
+// (EVD_WAITER): a waiter owns the events. INVALID_HANDLE: the EVD was freed.
+func (e *EVD) Dequeue() (Event, error) {
+	var ev [1]Event
+	if e != nil && e.status.Load() == 0 && e.ia != nil && e.take(ev[:]) == 1 {
+		return ev[0], nil
+	}
+	if n, err := e.dequeueSlow(ev[:]); err != nil {
+		return Event{}, err
+	} else if n == 0 {
+		return Event{}, ErrQueueEmpty
+	}
+	return ev[0], nil
+}
+
+// DequeueInto takes up to len(dst) events, oldest first, and returns their number. It is Dequeue for
+// speed: 0 is what Dequeue returns as an error. It does not block, and allocates nothing.
+func (e *EVD) DequeueInto(dst []Event) int {
+	if e != nil && e.status.Load() == 0 && e.ia != nil {
+		if n := e.take(dst); n > 0 || len(dst) == 0 || e.cq == nil && !e.ring.Load().Frozen() {
+			return n
+		}
+	}
+	n, _ := e.dequeueSlow(dst)
+	return n
+}
+
+// dequeueSlow looks for events where the ring had none, and says why there are none.
+func (e *EVD) dequeueSlow(dst []Event) (int, error) {
+	for {
+		switch {
+		case e.freedOrNil():
+			return 0, e.errFreed("evd_dequeue")
+		case e.status.Load()&evdWaited != 0:
+			return 0, e.fail("evd_dequeue", InvalidState, InvalidStateEVDWaiter, nil, "a waiter owns the events")
+		}
+		moved := e.progress()
+		var a after
+		e.begin(&a)
+		queued := a.ring.Len() + a.n
+		e.end(&a)
+		if n := e.take(dst); n > 0 || queued == 0 && !moved {
+			return n, nil
+		}
+	}
+}
+
+// progress helps the adapter along. No lock may be held.
+func (e *EVD) progress() bool { return e.helper != nil && e.helper.Progress() }
+
+// Drain returns an iterator that dequeues until the queue is empty:
+//
+//	for ev := range evd.Drain() { … }
+//
+// An event is taken when the loop asks for it; leaving the loop leaves the rest queued.
+func (e *EVD) Drain() iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for {
+			ev, err := e.Dequeue()
+			if err != nil || !yield(ev) {
+				return
+			}
+		}
+	}
+}
+
+func (p EVDParam) String() string {
+	return fmt.Sprintf("%d of %d events queued, policy %v, streams %v", p.Queued, p.QLen, p.Policy, p.Streams)
+}

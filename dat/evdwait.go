@@ -1,0 +1,219 @@
+package dat
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"time"
+
+	"kdapl/verbs"
+)
+
+// waiter is the one waiter that an EVD can have. All but wake is under the EVD's lock.
+type waiter struct {
+	owned      bool // a Wait is under way
+	parked     bool // … and wants to be woken
+	unwaitable bool
+	threshold  int
+	err        error // ends the wait
+	wake       chan struct{}
+	timer      *time.Timer
+}
+
+func (w *waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// startTimer makes the timer fire after d. It is the EVD's own, so that waits allocate nothing.
+func (w *waiter) startTimer(d time.Duration) {
+	if w.timer == nil {
+		w.timer = time.NewTimer(d)
+	} else {
+		w.timer.Reset(d)
+	}
+}
+
+// Wait blocks until at least threshold events are queued, takes the oldest, and returns it
+// with the number of those that are left (dat_evd_wait). If enough are queued it returns at once,
+// and nothing else can be dequeued from the EVD while it waits. timeout bounds the wait: 0
+// only looks, Infinite waits for ever. It allocates nothing unless the context ends it.
+//
+// A wait is ended by events that notify; those that do not are counted but end none.
+//
+// ErrTimeout: time is up; nothing was taken and more counts the events queued.
+// INVALID_PARAMETER (ARG3): threshold below 1 or above the queue's length. INVALID_STATE: another
+// waiter waits (EVD_WAITER), the EVD is unwaitable (EVD_UNWAITABLE), it has an upcall policy
+// other than UpcallDisable, or threshold is above 1 on an EVD with UNSIGNALLED
+// (EVD_CONFIG_NOTIFY) or SOLICITED_WAIT (EVD_CONFIG_SOLICITED) streams. ABORT: the IA was
+// closed meanwhile. INTERRUPTED_CALL: the context ended; its cause is in the error.
+func (e *EVD) Wait(ctx context.Context, threshold int, timeout time.Duration) (ev Event, more int, err error) {
+	if e.freedOrNil() {
+		return Event{}, 0, e.errFreed("evd_wait")
+	}
+	var a after
+	e.begin(&a)
+	if err := e.waitRefused(&a, threshold); err != nil {
+		e.end(&a)
+		return Event{}, 0, err
+	}
+	e.waiter.owned, e.waiter.threshold, e.waiter.err = true, threshold, nil
+	e.status.Or(evdWaited)
+	var got [1]Event
+	deadline, timed := false, false
+	for {
+		e.waiter.parked = false
+		e.publish(&a)
+		queued := a.ring.Len()
+		if queued >= threshold && e.take(got[:]) == 1 {
+			e.leaveWait(&a)
+			return got[0], queued - 1, nil
+		}
+		if err := e.waiter.err; err != nil {
+			e.leaveWait(&a)
+			return Event{}, queued, err
+		}
+		if deadline || timeout == 0 {
+			e.leaveWait(&a)
+			return Event{}, queued, ErrTimeout
+		}
+		e.waiter.parked = true
+		e.end(&a)
+		if timeout > 0 && !timed {
+			e.waiter.startTimer(timeout)
+			timed = true
+		}
+		switch e.park(ctx, threshold, timed) {
+		case parkTimeout:
+			deadline = true
+		case parkCancelled:
+			e.begin(&a)
+			e.waiter.err = e.fail("evd_wait", InterruptedCall, NoSubtype, context.Cause(ctx), "the context ended")
+			continue
+		}
+		e.begin(&a)
+	}
+}
+
+// leaveWait ends the ownership of the events and gives up the lock.
+func (e *EVD) leaveWait(a *after) {
+	e.waiter.owned, e.waiter.parked = false, false
+	if e.waiter.timer != nil {
+		e.waiter.timer.Stop()
+	}
+	e.status.And(^uint32(evdWaited))
+	select { // a late wake-up is not for the next waiter
+	case <-e.waiter.wake:
+	default:
+	}
+	e.end(a)
+}
+
+// waitRefused says why a wait cannot begin.
+func (e *EVD) waitRefused(a *after, threshold int) error {
+	const op = "evd_wait"
+	switch {
+	case e.freed.Load():
+		return e.errFreed(op)
+	case threshold < 1 || threshold > e.qlen+e.reserved:
+		return e.fail(op, InvalidParameter, InvalidArg3, nil, fmt.Sprintf("threshold %d, allowed are 1 to %d", threshold, e.qlen+e.reserved))
+	case e.waiter.owned:
+		return e.fail(op, InvalidState, InvalidStateEVDWaiter, nil, "another waiter waits")
+	case e.waiter.unwaitable:
+		return e.fail(op, InvalidState, InvalidStateEVDUnwaitable, nil, "the EVD is unwaitable")
+	case e.up.policy.Live():
+		return e.fail(op, InvalidState, NoSubtype, nil, fmt.Sprintf("the upcall policy is %v; only UpcallDisable leaves events to a waiter", e.up.policy))
+	case threshold > 1 && !e.discs.thresholdOnly():
+		sub := InvalidStateEVDConfigNotify
+		if e.discs.n[discSolicited] > 0 {
+			sub = InvalidStateEVDConfigSolicited
+		}
+		return e.fail(op, InvalidState, sub, nil, "a threshold above 1 needs streams whose completions all notify")
+	}
+	return nil
+}
+
+// parkOutcome is why park returned.
+type parkOutcome uint8
+
+const (
+	parkWoken parkOutcome = iota
+	parkTimeout
+	parkCancelled
+)
+
+// park waits for a wake-up: first in turns that help the adapter and yield, then asleep.
+func (e *EVD) park(ctx context.Context, threshold int, timed bool) parkOutcome {
+	for range e.ia.spin {
+		if e.progress() || e.ring.Load().Len() >= threshold || len(e.waiter.wake) > 0 {
+			return parkWoken
+		}
+		if p, ok := e.cq.(verbs.Peeker); ok && p.Peek(1) > 0 {
+			return parkWoken
+		}
+		runtime.Gosched()
+	}
+	var expired <-chan time.Time
+	if timed {
+		expired = e.waiter.timer.C
+	}
+	select {
+	case <-e.waiter.wake:
+		return parkWoken
+	case <-expired:
+		return parkTimeout
+	case <-ctx.Done():
+		return parkCancelled
+	}
+}
+
+// abortWait ends a wait that is under way with an error. The EVD is locked.
+func (e *EVD) abortWait(a *after, err error) {
+	if e.waiter.owned {
+		e.waiter.err = err
+		a.wake = true
+	}
+}
+
+// SetUnwaitable makes waits fail, the one under way included, with INVALID_STATE
+// (EVD_UNWAITABLE) until ClearUnwaitable (dat_evd_set_unwaitable). It does not block.
+func (e *EVD) SetUnwaitable() error { return e.setWaitable("evd_set_unwaitable", true) }
+
+// ClearUnwaitable undoes SetUnwaitable (dat_evd_clear_unwaitable). It does not block.
+func (e *EVD) ClearUnwaitable() error { return e.setWaitable("evd_clear_unwaitable", false) }
+
+func (e *EVD) setWaitable(op string, unwaitable bool) error {
+	if e.freedOrNil() {
+		return e.errFreed(op)
+	}
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	if e.freed.Load() {
+		return e.errFreed(op)
+	}
+	e.waiter.unwaitable = unwaitable
+	if unwaitable {
+		e.abortWait(&a, e.fail("evd_wait", InvalidState, InvalidStateEVDUnwaitable, nil, "the EVD was made unwaitable"))
+	}
+	return nil
+}
+
+// Events returns an iterator that waits for events one by one:
+//
+//	for ev, err := range evd.Events(ctx) { … }
+//
+// It ends after the error of a wait that failed: the context's, or that of the EVD's end.
+func (e *EVD) Events(ctx context.Context) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			ev, _, err := e.Wait(ctx, 1, Infinite)
+			if !yield(ev, err) || err != nil {
+				return
+			}
+		}
+	}
+}

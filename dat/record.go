@@ -1,0 +1,266 @@
+package dat
+
+import (
+	"sync"
+
+	"kdapl/verbs"
+)
+
+// record is what dat keeps of an outstanding request: what its event needs. Its index
+// is the ID of the work request.
+type record struct {
+	cookie uint64
+	// done is 0 while the request is outstanding; doneWithoutEvent, or doneAt plus the position
+	// of its event in its EVD, when it has completed. Under the EVD's lock.
+	done  uint64
+	flags CompletionFlags
+	// object is an RMR or LMR that the request works on, by index in the IA's table.
+	object uint32
+	op     Operation
+}
+
+const (
+	doneWithoutEvent = 1
+	doneAt           = 2
+)
+
+// heldEvent is an event that waits for ESTABLISHED to be queued before it.
+type heldEvent struct {
+	ev        Event
+	rec       *record
+	notifying bool
+}
+
+// dtoQueue is one side of an EP: its requests or its receives.
+type dtoQueue struct {
+	// mu serializes posts. It is held across the device's post, whose notifications may take
+	// EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
+	mu         sync.Mutex
+	rec        []record // of depth entries, made at the first post
+	head, tail uint64   // records in use: [head, tail)
+	depth      int
+
+	// evd is where completions go. It changes under mu, EP.mu and the EVD's lock, while
+	// nothing is outstanding.
+	evd *EVD
+	// discard: the consumer named no EVD; evd is the IA's sink.
+	discard bool
+	disc    discipline
+
+	// Under the EVD's lock:
+
+	// holding: the connection is being set up, so completions are held.
+	holding bool
+	held    []heldEvent
+	// draining: the drained mark is awaited.
+	draining bool
+	counters DTOCounters
+}
+
+// DTOCounters count the operations of one side of an EP since it was created.
+type DTOCounters struct {
+	// Posted counts accepted posts.
+	Posted uint64
+	// Succeeded, Flushed and Failed count completions by outcome, suppressed ones included.
+	Succeeded, Flushed, Failed uint64
+	// Bytes counts the payload of successful operations.
+	Bytes uint64
+}
+
+func (c *DTOCounters) count(s Status, length uint32) {
+	switch s {
+	case StatusSuccess:
+		c.Succeeded++
+		c.Bytes += uint64(length)
+	case StatusFlushed:
+		c.Flushed++
+	default:
+		c.Failed++
+	}
+}
+
+// reserve makes room for n records at the tail, if need be by looking which events of the
+// oldest were taken, and returns how many of n there is room for. q.mu is held.
+func (q *dtoQueue) reserve(n int) int {
+	if q.rec == nil && q.depth > 0 {
+		q.rec = make([]record, q.depth)
+	}
+	if room := q.depth - int(q.tail-q.head); room >= n {
+		return n
+	}
+	q.reclaim()
+	return min(n, q.depth-int(q.tail-q.head))
+}
+
+// reclaim takes records out whose events were taken from the EVD. q.mu is held.
+func (q *dtoQueue) reclaim() {
+	if q.head == q.tail {
+		return
+	}
+	e := q.evd
+	e.progress()
+	var a after
+	e.begin(&a)
+	taken := a.ring.Head()
+	for q.head < q.tail {
+		rec := &q.rec[q.head%uint64(q.depth)]
+		if rec.done == 0 || rec.done >= doneAt && rec.done-doneAt >= taken {
+			break
+		}
+		q.head++
+	}
+	e.end(&a)
+}
+
+// next is the index and record of the i-th request behind the tail.
+func (q *dtoQueue) next(i int) (uint64, *record) {
+	id := (q.tail + uint64(i)) % uint64(q.depth)
+	return id, &q.rec[id]
+}
+
+// idle reports whether every request has completed. q.mu is held.
+func (q *dtoQueue) idle() bool {
+	if q.head == q.tail {
+		return true
+	}
+	e := q.evd
+	e.progress()
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	for i := q.head; i < q.tail; i++ {
+		if q.rec[i%uint64(q.depth)].done == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hold starts or ends the holding back of completions; ending delivers what was held.
+func (q *dtoQueue) hold(on bool) {
+	e := q.evd
+	var a after
+	e.begin(&a)
+	q.holding = on
+	if !on {
+		for i := range q.held {
+			h := &q.held[i]
+			e.deliver(&a, &h.ev, h.rec, h.notifying)
+		}
+		q.held = nil
+	}
+	e.end(&a)
+}
+
+// drain makes sure that the drained mark is seen although nobody may be dequeuing: the EVD
+// arms its CQ until then.
+func (q *dtoQueue) drain(on bool) {
+	e := q.evd
+	var a after
+	e.begin(&a)
+	if q.draining != on {
+		q.draining = on
+		if on {
+			e.draining++
+		} else {
+			e.draining--
+		}
+	}
+	e.end(&a)
+}
+
+// flushLeft completes as flushed what the device did not complete: it is called when
+// the device has nothing more to say, because the QP is gone or never was.
+func (q *dtoQueue) flushLeft(ep *EP) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.evd
+	if e == nil {
+		return
+	}
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	for i := q.head; i < q.tail; i++ {
+		rec := &q.rec[i%uint64(q.depth)]
+		if rec.done != 0 {
+			continue
+		}
+		q.counters.count(StatusFlushed, 0)
+		if q.discard {
+			rec.done = doneWithoutEvent
+			continue
+		}
+		ev := Event{Number: rec.op.event(), op: rec.op, status: StatusFlushed, ref: ep.ref, cookie: rec.cookie}
+		e.deliver(&a, &ev, rec, true)
+	}
+}
+
+// event is the number of an operation's completion event.
+func (o Operation) event() EventNumber {
+	switch {
+	case o == OpBindMW:
+		return RMRBindCompletion
+	case o >= OpRDMAWriteImmediate:
+		return IBDTOEvent
+	}
+	return DTOCompletion
+}
+
+// statusOf maps the outcome of a work request to DAT's.
+var statusOf = [...]Status{
+	verbs.StatusSuccess:              StatusSuccess,
+	verbs.StatusFlushed:              StatusFlushed,
+	verbs.StatusLocalLength:          StatusLocalLength,
+	verbs.StatusLocalQPOp:            StatusLocalEP,
+	verbs.StatusLocalProtection:      StatusLocalProtection,
+	verbs.StatusMWBind:               StatusRMROperationFailed,
+	verbs.StatusBadResponse:          StatusBadResponse,
+	verbs.StatusRemoteInvalidRequest: StatusRemoteResponder,
+	verbs.StatusRemoteAccess:         StatusRemoteAccess,
+	verbs.StatusRemoteOp:             StatusRemoteResponder,
+	verbs.StatusRetryExceeded:        StatusTransport,
+	verbs.StatusRNRRetryExceeded:     StatusReceiverNotReady,
+	verbs.StatusMemoryManagement:     StatusLocalMMError,
+	verbs.StatusFatal:                StatusTransport,
+}
+
+// completion makes the event of a completion of one of the EP's queues. rec is nil if the device
+// named a request that is not outstanding. The EVD is locked.
+func (ep *EP) completion(ev *Event, c *verbs.Completion) (q *dtoQueue, rec *record, notifying bool) {
+	recv := c.Flags&verbs.CompletionRecvQueue != 0
+	if q = &ep.request; recv {
+		q = &ep.recv
+	}
+	if c.ID >= uint64(len(q.rec)) {
+		return q, nil, false
+	}
+	if rec = &q.rec[c.ID]; rec.done != 0 {
+		return q, nil, false
+	}
+	ev.status, ev.ref, ev.cookie, ev.length, ev.op = statusOf[c.Status], ep.ref, rec.cookie, c.Length, rec.op
+	if c.Status != verbs.StatusSuccess {
+		ev.length = 0
+	}
+	if recv && c.Status == verbs.StatusSuccess {
+		switch {
+		case c.Flags&verbs.CompletionInval != 0:
+			ev.op, ev.key, ev.flags = OpReceiveWithInvalidate, c.InvKey, evKeyValid
+		case c.Op == verbs.OpRecvRDMAImm:
+			ev.op, ev.key, ev.flags = OpReceiveImmediate, c.Imm, evKeyValid
+		case c.Flags&verbs.CompletionImm != 0:
+			ev.op, ev.key, ev.flags = OpReceiveMessageImmediate, c.Imm, evKeyValid
+		}
+	}
+	ev.Number = ev.op.event()
+	q.counters.count(ev.status, ev.length)
+	switch {
+	case c.Status != verbs.StatusSuccess:
+		notifying = true
+	case q.disc == discSolicited:
+		notifying = c.Flags&verbs.CompletionSolicited != 0
+	default:
+		notifying = rec.flags&CompletionUnsignalled == 0
+	}
+	return q, rec, notifying
+}
