@@ -55,6 +55,11 @@ func (w *Writer) Conn(at time.Time, opener Dir, local, remote netip.AddrPort) *C
 	c.ends[0].port, c.ends[1].port = local.Port(), remote.Port()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Sequence numbers of its own, so that a connection with the addresses of an
+	// earlier one is not taken for its repetition.
+	w.conns++
+	c.ends[0].next = w.conns * 0x9E3779B1
+	c.ends[1].next = ^c.ends[0].next
 	answer := Sent + Received - opener
 	c.segment(at, opener, flagSYN, nil, 0, 0)
 	c.segment(at, answer, flagSYN|flagACK, nil, 0, 0)

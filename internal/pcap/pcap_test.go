@@ -332,6 +332,67 @@ func TestSegmentsOutOfOrderAndRepeatedCountOnce(t *testing.T) {
 	}
 }
 
+// A SYN that is sent again is not a second connection; the same addresses with other
+// sequence numbers are one.
+func TestRepeatedSYNsAndReusedPorts(t *testing.T) {
+	a, b := netip.MustParseAddrPort("1.1.1.1:1"), netip.MustParseAddrPort("2.2.2.2:2")
+	var file bytes.Buffer
+	w := NewWriter(&file, "")
+	c := w.Conn(time.Time{}, Sent, a, b)
+	c.ends[0].next--
+	c.control(time.Time{}, Sent, flagSYN)
+	c.Data(time.Time{}, Sent, []byte("first"))
+	c = w.Conn(time.Time{}, Sent, a, b)
+	c.Data(time.Time{}, Sent, []byte("second"))
+	w.Flush()
+	cs, err := Assemble(open(t, file.Bytes()))
+	if err != nil || len(cs) != 2 || string(cs[0].ToServer.Bytes) != "first" || string(cs[1].ToServer.Bytes) != "second" {
+		t.Errorf("%d connections, %v", len(cs), err)
+	}
+}
+
+// An acknowledgement covers everything that the other side has sent, SYN and FIN
+// included, as far as the capture has come.
+func TestSequenceNumbersContinue(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	r := open(t, record(t, "1.1.1.1:1", "2.2.2.2:2", randomChunks(rng), rng))
+	next := map[uint16]uint32{}
+	for n := 0; ; n++ {
+		p, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		s, ok, err2 := parseSegment(p.Data)
+		if err != nil || !ok || err2 != nil {
+			t.Fatal(err, ok, err2)
+		}
+		if want, begun := next[s.from.Port()]; begun && s.seq != want {
+			t.Fatalf("packet %d: sequence number %d, want %d", n, s.seq, want)
+		}
+		if ack := binary.BigEndian.Uint32(p.Data[etherHeader+ip4Header+8:]); n > 0 && ack != next[s.to.Port()] {
+			t.Fatalf("packet %d: acknowledges %d, want %d", n, ack, next[s.to.Port()])
+		}
+		next[s.from.Port()] = s.seq + uint32(len(s.data))
+		if s.flags&(flagSYN|flagFIN) != 0 {
+			next[s.from.Port()]++
+		}
+	}
+}
+
+func TestInterfacesBelongToTheirSection(t *testing.T) {
+	o := binary.LittleEndian
+	section := ngBlock(o, blockSection, append(o.AppendUint32(nil, byteOrderMagic), make([]byte, 12)...))
+	ethernet := ngBlock(o, blockInterface, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	packet := ngBlock(o, blockSimple, o.AppendUint32(nil, 0))
+	one := bytes.Join([][]byte{section, ethernet, packet}, nil)
+	if n, err := drain(open(t, append(bytes.Clone(one), one...))); n != 2 || err != io.EOF {
+		t.Errorf("%d packets, %v", n, err)
+	}
+	if n, err := drain(open(t, bytes.Join([][]byte{one, section, packet}, nil))); n != 1 || !errors.Is(err, ErrFormat) {
+		t.Errorf("no interface in the second section: %d packets, %v", n, err)
+	}
+}
+
 type failing struct{ after int }
 
 func (f *failing) Write(b []byte) (int, error) {

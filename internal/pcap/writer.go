@@ -23,10 +23,11 @@ const (
 // as the underlying writer does. The first error stops all further writing and is
 // what Flush returns from then on.
 type Writer struct {
-	mu  sync.Mutex
-	w   *bufio.Writer
-	buf []byte // one block, reused
-	err error
+	mu    sync.Mutex
+	w     *bufio.Writer
+	buf   []byte // one block, reused
+	conns uint32 // connections begun
+	err   error
 }
 
 // NewWriter starts a file; application is noted in it as its writer. The file

@@ -220,6 +220,32 @@ func TestTaggedChecksAgainstExactArithmetic(t *testing.T) {
 	})
 }
 
+func TestTaggedRangesAtTheirEdges(t *testing.T) {
+	const top = math.MaxUint64
+	for _, c := range []struct {
+		r    ddp.Region
+		to   uint64
+		n    int
+		want error
+	}{
+		{ddp.Region{Base: 100, Len: 10}, 100, 10, nil},
+		{ddp.Region{Base: 100, Len: 10}, 109, 1, nil},
+		{ddp.Region{Base: 100, Len: 10}, 110, 1, ddp.ErrBounds},
+		{ddp.Region{Base: 100, Len: 10}, 99, 1, ddp.ErrBounds},
+		{ddp.Region{Base: 100, Len: 10}, 100, 11, ddp.ErrBounds},
+		{ddp.Region{Base: top - 9, Len: 9}, top - 9, 9, nil}, // ends at 2^64-1
+		{ddp.Region{Base: top - 9, Len: 10}, top - 9, 10, ddp.ErrTOWrap},
+		{ddp.Region{Base: top - 9, Len: 10}, top, 1, ddp.ErrTOWrap},
+		{ddp.Region{Base: 0, Len: top}, 0, 1 << 30, nil},
+		{ddp.Region{Base: 5, Len: 0}, 5, 1, ddp.ErrBounds},
+	} {
+		off, err := ddp.CheckTagged(c.r, c.to, c.n)
+		if err != c.want || err == nil && off != c.to-c.r.Base {
+			t.Errorf("%d bytes at %#x in %+v: %d, %v, want %v", c.n, c.to, c.r, off, err, c.want)
+		}
+	}
+}
+
 func TestEmptyTaggedSegmentIsNotChecked(t *testing.T) {
 	if off, err := ddp.CheckTagged(ddp.Region{Base: 5, Len: 0}, math.MaxUint64, 0); off != 0 || err != nil {
 		t.Errorf("%d, %v", off, err)

@@ -161,8 +161,8 @@ func (d *Deframer) takeMarker(p []byte) int {
 	if d.inMarker() {
 		return k
 	}
-	want := uint16(0)
-	if d.phase != inLength || d.have != 0 {
+	want := uint16(0) // between two FPDUs; no marker stands inside the length
+	if d.phase != inLength {
 		want = uint16(d.pos - MarkerLen - d.start)
 	}
 	if FPDUPtr(d.mark) != want {

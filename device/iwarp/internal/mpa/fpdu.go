@@ -10,8 +10,6 @@ const (
 	LengthLen = 2 // ULPDU_Length
 	CRCLen    = 4
 	MaxPad    = 3
-	// MaxTail is room for what follows the ULPDU: pad, a marker behind it, CRC.
-	MaxTail = MaxPad + MarkerLen + CRCLen
 
 	// MaxULPDU is the largest ULPDU that may be sent (section 3). What is received
 	// can say up to 65,535.

@@ -322,6 +322,9 @@ func TestNoWrongByteGetsPastTheCRC(t *testing.T) {
 					t.Fatalf("markers %v, byte %d ^ %02x: no error, and nothing missing", markers, i, x)
 				}
 				if err != nil {
+					if d.AtBoundary() {
+						t.Fatalf("after %v the stream may end", err)
+					}
 					if _, again := d.Next(stream); again != err {
 						t.Fatalf("after %v: %v", err, again)
 					}

@@ -26,9 +26,6 @@ func untilMarker(pos uint32) int { return int(-pos & (MarkerInterval - 1)) }
 // one due directly behind the last byte is not, for it belongs to the next FPDU.
 // Positions count from the first byte of full operation and may wrap.
 func MarkerCount(pos uint32, n int) int {
-	if n <= 0 {
-		return 0
-	}
 	first := untilMarker(pos)
 	if n <= first {
 		return 0
