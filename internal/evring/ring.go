@@ -40,6 +40,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"kdapl/internal/fastlock"
 )
 
 // Layout constants, in bytes.
@@ -171,12 +173,12 @@ func (r *Ring) lockSlow() {
 
 // Unlock publishes the first n slots that the holder of the lock filled, and unlocks.
 func (r *Ring) Unlock(n int) {
-	storeRelease(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1)
+	fastlock.StoreRelease64(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1)
 }
 
 // Publish makes the first n filled slots visible and keeps the lock.
 func (r *Ring) Publish(n int) {
-	storeRelease(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1|lockBit)
+	fastlock.StoreRelease64(&r.h.tail, (r.h.tail.Load()>>1+uint64(n))<<1|lockBit)
 }
 
 // Generation is the current one.
