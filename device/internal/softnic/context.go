@@ -139,9 +139,7 @@ func (c *Context) destroyCQ(cq *CQ, force bool) error {
 	}
 	delete(c.cqs, cq)
 	c.obj.Unlock()
-	cq.mu.Lock()
-	cq.closed, cq.armed, cq.head, cq.ring = true, armedNot, cq.tail, nil
-	cq.mu.Unlock()
+	cq.shut()
 	return nil
 }
 

@@ -2,6 +2,9 @@ package softnic
 
 import (
 	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"kdapl/verbs"
 )
@@ -26,13 +29,18 @@ type owner struct {
 	gone   bool
 }
 
-// CQ is a completion queue: a ring of plain values under a lock.
+// CQ is a completion queue: a ring of plain values.
+//
+// Its lock, head and tail are one word, so that the store that publishes a completion also
+// unlocks, and to see that the queue is empty takes one load.
 type CQ struct {
-	mu         lock
-	ring       []cqe // a power of two long
-	head, tail uint64
-	// loud is the tail behind the newest completion that ArmSolicited waits for.
-	loud   uint64
+	word atomic.Uint64
+	turn sync.Mutex // the right to wait for the lock
+
+	ring []cqe // a power of two long
+	// loud tells, from the head on, up to where completions are queued that ArmSolicited
+	// waits for.
+	loud   uint32
 	cap    int // a power of two
 	marks  int // drained marks among the queued; they need no room of the consumer's
 	armed  armState
@@ -45,6 +53,49 @@ type CQ struct {
 	notify func()
 	queues int // attached, under the context's object lock
 }
+
+// The parts of CQ.word: a lock bit, and positions that count on modulo 2^31.
+const (
+	cqLocked  = 1
+	cqPosBits = 31
+	cqPosMask = 1<<cqPosBits - 1
+)
+
+func cqWord(head, tail uint32) uint64 {
+	return uint64(head&cqPosMask)<<(cqPosBits+1) | uint64(tail&cqPosMask)<<1
+}
+
+func cqHead(w uint64) uint32 { return uint32(w >> (cqPosBits + 1)) }
+
+func cqTail(w uint64) uint32 { return uint32(w>>1) & cqPosMask }
+
+// lock takes the lock and returns the head and tail.
+func (c *CQ) lock() (head, tail uint32) {
+	w := c.word.Load()
+	if w&cqLocked != 0 || !c.word.CompareAndSwap(w, w|cqLocked) {
+		w = c.lockSlow()
+	}
+	return cqHead(w), cqTail(w)
+}
+
+func (c *CQ) lockSlow() uint64 {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	for i := 1; ; i++ {
+		if w := c.word.Load(); w&cqLocked == 0 && c.word.CompareAndSwap(w, w|cqLocked) {
+			return w
+		}
+		if i%lockSpins == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// unlock publishes the head and tail and releases the lock.
+func (c *CQ) unlock(head, tail uint32) { storeReleaseWord(&c.word, cqWord(head, tail)) }
+
+// count is the number of queued completions between two positions.
+func count(head, tail uint32) int { return int((tail - head) & cqPosMask) }
 
 type armState uint8
 
@@ -72,8 +123,8 @@ func ceilPow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // attach adds a work queue.
 func (c *CQ) attach(q *QP) uint32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h, t := c.lock()
+	defer c.unlock(h, t)
 	o := owner{user: q.userData, qpn: q.num}
 	if n := len(c.spare); n > 0 {
 		i := c.spare[n-1]
@@ -87,8 +138,8 @@ func (c *CQ) attach(q *QP) uint32 {
 
 // detach removes a work queue; its queued completions stay.
 func (c *CQ) detach(i uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h, t := c.lock()
+	defer c.unlock(h, t)
 	o := &c.owners[i]
 	o.gone = true
 	if o.queued+o.marks == 0 {
@@ -98,28 +149,28 @@ func (c *CQ) detach(i uint32) {
 
 // queued is the number of a work queue's completions that were not polled.
 func (c *CQ) queued(i uint32) uint32 {
-	c.mu.Lock()
+	h, t := c.lock()
 	n := c.owners[i].queued
-	c.mu.Unlock()
+	c.unlock(h, t)
 	return uint32(n)
 }
 
 // push adds a completion of the work queue i. The caller holds l.
 func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64) {
-	c.mu.Lock()
-	if c.tail-c.head >= uint64(len(c.ring)) && !c.grow(l) {
-		c.mu.Unlock()
+	h, t := c.lock()
+	if count(h, t) >= len(c.ring) && !c.grow(l, h, t) {
+		c.unlock(h, t)
 		return
 	}
-	e := &c.ring[c.tail&uint64(len(c.ring)-1)]
+	e := &c.ring[t&uint32(len(c.ring)-1)]
 	e.id = id
 	e.amount = uint64(length) | uint64(i)<<32
 	e.tags = tags
 	e.what = what
 	c.owners[i].queued++
-	c.tail++
+	t++
 	if what&whatLoud != 0 {
-		c.loud = c.tail
+		c.loud = uint32(count(h, t))
 		if c.armed != armedNot {
 			c.armed = armedNot
 			l.notify(c)
@@ -128,42 +179,43 @@ func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64
 		c.armed = armedNot
 		l.notify(c)
 	}
-	c.mu.Unlock()
+	c.unlock(h, t)
 }
 
 // mark adds the drained mark of the work queue i. The caller holds l.
 func (c *CQ) mark(l *Lane, i uint32, f verbs.CompletionFlags) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h, t := c.lock()
 	c.marks++
-	if c.tail-c.head >= uint64(len(c.ring)) && !c.grow(l) {
+	if count(h, t) >= len(c.ring) && !c.grow(l, h, t) {
 		c.marks--
+		c.unlock(h, t)
 		return
 	}
-	c.ring[c.tail&uint64(len(c.ring)-1)] = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
+	c.ring[t&uint32(len(c.ring)-1)] = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
 	c.owners[i].marks++
-	c.tail++
-	c.loud = c.tail
+	t++
+	c.loud = uint32(count(h, t))
 	if c.armed != armedNot {
 		c.armed = armedNot
 		l.notify(c)
 	}
+	c.unlock(h, t)
 }
 
 // grow makes room for one more completion, or fails the CQ.
-func (c *CQ) grow(l *Lane) bool {
+func (c *CQ) grow(l *Lane, h, t uint32) bool {
 	if c.failed || c.closed {
 		return false
 	}
-	n := int(c.tail - c.head)
+	n := count(h, t)
 	if n-c.marks >= c.cap || c.marks > c.ctx.attr.MaxCQE {
 		c.failed = true
 		l.later(deed{kind: deedCQError, cq: c})
 		return false
 	}
 	ring := make([]cqe, max(16, ceilPow2(n+1)))
-	for i := c.head; i != c.tail; i++ {
-		ring[i&uint64(len(ring)-1)] = c.ring[i&uint64(len(c.ring)-1)]
+	for i := range uint32(n) {
+		ring[(h+i)&uint32(len(ring)-1)] = c.ring[(h+i)&uint32(len(c.ring)-1)]
 	}
 	c.ring = ring
 	return true
@@ -171,11 +223,14 @@ func (c *CQ) grow(l *Lane) bool {
 
 // Poll implements [verbs.CQ].
 func (c *CQ) Poll(dst []verbs.Completion) int {
-	c.mu.Lock()
-	h := c.head
-	n := int(min(uint64(len(dst)), c.tail-h))
+	if w := c.word.Load(); cqHead(w) == cqTail(w) {
+		return 0
+	}
+	h, t := c.lock()
+	n := min(len(dst), count(h, t))
 	for k := range dst[:n] {
-		e := &c.ring[h&uint64(len(c.ring)-1)]
+		e := &c.ring[h&uint32(len(c.ring)-1)]
+		h++
 		amount, tags, what := e.amount, e.tags, e.what
 		o := &c.owners[amount>>32]
 		d := &dst[k]
@@ -189,7 +244,6 @@ func (c *CQ) Poll(dst []verbs.Completion) int {
 		d.Op = verbs.Opcode(what)
 		d.Status = verbs.Status(what >> 8)
 		d.Flags = verbs.CompletionFlags(what >> 16)
-		h++
 		if d.Op == verbs.OpDrained {
 			o.marks--
 			c.marks--
@@ -200,53 +254,51 @@ func (c *CQ) Poll(dst []verbs.Completion) int {
 			c.spare = append(c.spare, uint32(amount>>32))
 		}
 	}
-	c.head = h
-	c.mu.Unlock()
+	c.loud -= min(c.loud, uint32(n))
+	c.unlock(h, t)
 	return n
 }
 
 // Arm implements [verbs.CQ].
-func (c *CQ) Arm(kind verbs.ArmKind) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if kind == verbs.ArmSolicited && c.ctx.attr.Can(verbs.CapSolicited) {
-		if c.loud > c.head {
-			return true
+func (c *CQ) Arm(kind verbs.ArmKind) (ready bool) {
+	h, t := c.lock()
+	switch {
+	case kind == verbs.ArmSolicited && c.ctx.attr.Can(verbs.CapSolicited):
+		if ready = c.loud > 0; !ready {
+			c.armed = max(c.armed, armedSolicited)
 		}
-		c.armed = max(c.armed, armedSolicited)
-		return false
+	default:
+		if ready = h != t; !ready {
+			c.armed = armedNext
+		}
 	}
-	if c.tail != c.head {
-		return true
-	}
-	c.armed = armedNext
-	return false
+	c.unlock(h, t)
+	return ready
 }
 
 // Peek implements [verbs.Peeker].
 func (c *CQ) Peek(max int) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return min(max, int(c.tail-c.head))
+	w := c.word.Load()
+	return min(max, count(cqHead(w), cqTail(w)))
 }
 
 // Cap implements [verbs.CQ].
 func (c *CQ) Cap() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h, t := c.lock()
+	defer c.unlock(h, t)
 	return c.cap
 }
 
 // Resize implements [verbs.CQ].
 func (c *CQ) Resize(cqe int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	h, t := c.lock()
+	defer c.unlock(h, t)
 	switch {
 	case c.closed:
 		return verbs.ErrClosed
 	case cqe < 1 || cqe > c.ctx.attr.MaxCQE:
 		return verbs.ErrInvalid
-	case ceilPow2(cqe) < int(c.tail-c.head)-c.marks:
+	case ceilPow2(cqe) < count(h, t)-c.marks:
 		return verbs.ErrBusy
 	}
 	c.cap = ceilPow2(cqe)
@@ -255,3 +307,10 @@ func (c *CQ) Resize(cqe int) error {
 
 // Destroy implements [verbs.CQ].
 func (c *CQ) Destroy() error { return c.ctx.destroyCQ(c, false) }
+
+// shut makes a destroyed CQ empty.
+func (c *CQ) shut() {
+	_, t := c.lock()
+	c.closed, c.armed, c.ring, c.loud, c.marks = true, armedNot, nil, 0, 0
+	c.unlock(t, t)
+}

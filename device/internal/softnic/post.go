@@ -18,7 +18,7 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 		}
 		n++
 	}
-	if n > 0 && !q.ctx.direct && q.smode == sideRun {
+	if n > 0 && !q.direct && q.smode == sideRun {
 		q.wire.Posted(l)
 	}
 	l.Unlock()
@@ -46,12 +46,12 @@ func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
 	var v Vec
 	if info.class != classLocal {
 		var t Verdict
-		v, t = q.pd.gather(l, sg, info.need, &l.local)
+		v, t = q.pd.gather(l, &q.mine, sg, info.need, &l.local)
 		if t != Accepted && !(t == BadKey && h.Flags&verbs.SendInline == 0 && q.early(sg)) {
 			return t.postError()
 		}
 	}
-	if q.sq.empty() && q.ctx.direct {
+	if q.sq.empty() && q.direct {
 		out, st := q.start(l, h, sg, v, info.class)
 		if out == Done {
 			n := uint32(v.Len())
@@ -230,7 +230,7 @@ func (q *QP) source(l *Lane, pos uint32) (Vec, Verdict) {
 	if slot.Flags&verbs.SendInline != 0 {
 		return VecOf(q.sq.inlineRoom(pos)[:slot.inline]), Accepted
 	}
-	return q.pd.gather(l, q.sq.segments(pos), info.need, &l.local)
+	return q.pd.gather(l, &q.mine, q.sq.segments(pos), info.need, &l.local)
 }
 
 // Starting is the position of the request that Wire.Start is being called for.
@@ -334,7 +334,7 @@ func (q *QP) postRecv(l *Lane, wr *verbs.RecvWR) error {
 		q.pushRecv(l, wr.ID, packWhat(verbs.OpRecv, verbs.StatusFlushed, verbs.CompletionRecvQueue), 0, 0)
 		return nil
 	}
-	if t := q.pd.checkRecv(l, wr.SGE[:wr.NumSGE]); t != Accepted {
+	if t := q.pd.checkRecv(l, &q.sinks, wr.SGE[:wr.NumSGE]); t != Accepted {
 		return t.postError()
 	}
 	q.rq.add(wr)
@@ -350,13 +350,13 @@ func (q *QP) recvRoom() bool {
 }
 
 // checkRecv checks the segments of a receive at the post.
-func (pd *PD) checkRecv(l *Lane, sg []verbs.SGE) Verdict {
+func (pd *PD) checkRecv(l *Lane, k *lastKey, sg []verbs.SGE) Verdict {
 	for i := range sg {
 		s := &sg[i]
 		if s.Length == 0 {
 			continue
 		}
-		e := pd.ctx.enter(l, s.LKey)
+		e := k.enter(pd.ctx, l, s.LKey)
 		if _, t := pd.check(e, s, verbs.AccessLocalWrite); t != Accepted {
 			return t
 		}

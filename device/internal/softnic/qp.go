@@ -30,7 +30,9 @@ type QP struct {
 	// The send side, under lane.
 	lane   *Lane
 	sq     sendQueue
+	mine   lastKey // of local segments
 	ops    opMask
+	direct bool
 	smode  sideMode
 	sowes  bool // a drained mark is owed
 	sqCQEs uint32
@@ -42,6 +44,8 @@ type QP struct {
 	// The receive side, under the lane that rlane holds.
 	rlane   atomic.Pointer[Lane]
 	rq      recvQueue
+	sinks   lastKey // of receives
+	theirs  lastKey // of the peer's RDMA
 	rmode   sideMode
 	rowes   bool
 	starved bool // the wire waits for RecvReady
@@ -77,6 +81,7 @@ func newQP(pd *PD, in *verbs.QPInit) *QP {
 	}
 	q.sq.depth, q.sq.maxSGE, q.sq.maxInline = uint32(in.MaxSend), uint8(in.MaxSendSGE), uint16(in.MaxInline)
 	q.rq.depth, q.rq.maxSGE = uint32(in.MaxRecv), uint8(in.MaxRecvSGE)
+	q.direct = pd.ctx.direct
 	q.ops = allowed(in.Type, pd.ctx.attr.Caps)
 	q.events.Do = in.Conn
 	q.rlane.Store(q.lane)

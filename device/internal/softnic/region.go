@@ -112,6 +112,29 @@ func (c *Context) enter(l *Lane, key uint32) *entry {
 	return e
 }
 
+// lastKey remembers the entry of the key that was used last, to save its look-up. It is
+// under the lane that it is used with.
+type lastKey struct {
+	e   *entry
+	key uint32
+}
+
+// enter is Context.enter with a memory.
+func (k *lastKey) enter(c *Context, l *Lane, key uint32) *entry {
+	if e := k.e; key == k.key && e != nil && e.key.Load() == key && (e.users[0].Load() == l || e.users[1].Load() == l) {
+		return e
+	}
+	return k.look(c, l, key)
+}
+
+func (k *lastKey) look(c *Context, l *Lane, key uint32) *entry {
+	e := c.enter(l, key)
+	if e != nil {
+		k.e, k.key = e, key
+	}
+	return e
+}
+
 // locate checks that n bytes at addr lie within the memory and returns the offset.
 func (e *entry) locate(addr, n uint64) (off uint64, ok bool) {
 	off = addr - e.base
@@ -135,21 +158,6 @@ func (pd *PD) check(e *entry, s *verbs.SGE, need verbs.Access) (off uint64, _ Ve
 		return 0, BadBounds
 	}
 	return off, Accepted
-}
-
-// local resolves one local segment that is not empty. A piece of contiguous memory comes
-// back as one; otherwise one is nil and the pieces are appended to more.
-func (pd *PD) local(l *Lane, s *verbs.SGE, need verbs.Access, more *[][]byte) (one []byte, _ Verdict) {
-	e := pd.ctx.enter(l, s.LKey)
-	off, t := pd.check(e, s, need)
-	if t != Accepted {
-		return nil, t
-	}
-	if e.pieces == nil {
-		return e.buf[off:][:s.Length:s.Length], Accepted
-	}
-	*more = e.cut(*more, off, uint64(s.Length))
-	return nil, Accepted
 }
 
 // cut appends the pieces that hold the n bytes from off on.
@@ -178,26 +186,20 @@ func (e *entry) cut(to [][]byte, off, n uint64) [][]byte {
 
 // gather resolves a segment list to the memory of a message, which must not be longer than
 // the device allows.
-func (pd *PD) gather(l *Lane, sg []verbs.SGE, need verbs.Access, scratch *[][]byte) (Vec, Verdict) {
-	if len(sg) != 1 {
-		return pd.gatherList(l, sg, need, scratch)
+func (pd *PD) gather(l *Lane, k *lastKey, sg []verbs.SGE, need verbs.Access, scratch *[][]byte) (Vec, Verdict) {
+	if len(sg) == 1 {
+		s := &sg[0]
+		if s.Length == 0 {
+			return Vec{}, Accepted
+		}
+		if e := k.enter(pd.ctx, l, s.LKey); e != nil && e.pieces == nil && s.Length <= pd.ctx.attr.MaxMessage {
+			off, v := pd.check(e, s, need)
+			if v != Accepted {
+				return Vec{}, v
+			}
+			return Vec{one: e.buf[off:][:s.Length:s.Length]}, Accepted
+		}
 	}
-	s := &sg[0]
-	if s.Length == 0 {
-		return Vec{}, Accepted
-	}
-	if s.Length > pd.ctx.attr.MaxMessage {
-		return Vec{}, TooLong
-	}
-	*scratch = (*scratch)[:0]
-	one, t := pd.local(l, s, need, scratch)
-	if one != nil || t != Accepted {
-		return Vec{one: one}, t
-	}
-	return Vec{more: *scratch}, Accepted
-}
-
-func (pd *PD) gatherList(l *Lane, sg []verbs.SGE, need verbs.Access, scratch *[][]byte) (Vec, Verdict) {
 	total := uint64(0)
 	for i := range sg {
 		total += uint64(sg[i].Length)
@@ -206,6 +208,20 @@ func (pd *PD) gatherList(l *Lane, sg []verbs.SGE, need verbs.Access, scratch *[]
 		return Vec{}, TooLong
 	}
 	return pd.gatherFirst(l, sg, need, total, scratch)
+}
+
+// place resolves the memory of a receive for a message of n bytes.
+func (pd *PD) place(l *Lane, k *lastKey, sg []verbs.SGE, n uint32) (Vec, Verdict) {
+	if len(sg) == 1 && n != 0 && n <= sg[0].Length {
+		if e := k.enter(pd.ctx, l, sg[0].LKey); e != nil && e.pieces == nil {
+			off, v := pd.check(e, &sg[0], verbs.AccessLocalWrite)
+			if v != Accepted {
+				return Vec{}, v
+			}
+			return Vec{one: e.buf[off:][:n:n]}, Accepted
+		}
+	}
+	return pd.gatherFirst(l, sg, verbs.AccessLocalWrite, uint64(n), &l.remote)
 }
 
 // gatherFirst resolves the first n bytes of a segment list.
@@ -220,45 +236,32 @@ func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, 
 			continue
 		}
 		n -= uint64(s.Length)
-		one, t := pd.local(l, &s, need, &more)
-		if t != Accepted {
+		e := pd.ctx.enter(l, s.LKey)
+		off, v := pd.check(e, &s, need)
+		if v != Accepted {
 			clear(more)
-			return Vec{}, t
+			return Vec{}, v
 		}
-		if one != nil {
-			more = append(more, one)
+		if e.pieces == nil {
+			more = append(more, e.buf[off:][:s.Length:s.Length])
+		} else {
+			more = e.cut(more, off, uint64(s.Length))
 		}
 	}
 	*scratch = more
-	if n > 0 {
-		return Vec{more: more}, TooLong
-	}
-	if len(more) == 0 {
+	switch {
+	case n > 0:
+		clear(more)
+		return Vec{}, TooLong
+	case len(more) == 0:
 		return Vec{}, Accepted
 	}
-	return Vec{more: more}, Accepted
+	return Vec{more: scratch}, Accepted
 }
 
-// place resolves the memory of a receive for a message of n bytes.
-func (pd *PD) place(l *Lane, sg []verbs.SGE, n uint32) (Vec, Verdict) {
-	if len(sg) == 1 && n != 0 {
-		s := verbs.SGE{Addr: sg[0].Addr, Length: n, LKey: sg[0].LKey}
-		if n > sg[0].Length {
-			return Vec{}, TooLong
-		}
-		l.remote = l.remote[:0]
-		one, t := pd.local(l, &s, verbs.AccessLocalWrite, &l.remote)
-		if one != nil || t != Accepted {
-			return Vec{one: one}, t
-		}
-		return Vec{more: l.remote}, Accepted
-	}
-	return pd.gatherFirst(l, sg, verbs.AccessLocalWrite, uint64(n), &l.remote)
-}
-
-// remote resolves memory that the peer of qp names by key and address.
+// remote resolves memory that the peer of q names by key and address.
 func (q *QP) remote(l *Lane, key uint32, addr uint64, n uint32, need verbs.Access) (v Vec, _ Verdict) {
-	e := q.ctx.enter(l, key)
+	e := q.theirs.enter(q.ctx, l, key)
 	if e == nil {
 		return Vec{}, BadKey
 	}
@@ -284,5 +287,5 @@ func (q *QP) remote(l *Lane, key uint32, addr uint64, n uint32, need verbs.Acces
 		return Vec{one: e.buf[off:][:n:n]}, Accepted
 	}
 	l.remote = e.cut(l.remote[:0], off, uint64(n))
-	return Vec{more: l.remote}, Accepted
+	return Vec{more: &l.remote}, Accepted
 }

@@ -12,6 +12,7 @@ type SRQ struct {
 	// The rest is under lane.
 	lane    Lane
 	rq      recvQueue
+	sinks   lastKey
 	limit   int
 	closed  bool
 	waiters []*QP // QPs whose peers wait for a receive, oldest first
@@ -45,7 +46,7 @@ func (s *SRQ) post(wr *verbs.RecvWR) error {
 	case s.rq.count() >= s.rq.depth:
 		return verbs.ErrQueueFull
 	}
-	if v := s.pd.checkRecv(&s.lane, wr.SGE[:wr.NumSGE]); v != Accepted {
+	if v := s.pd.checkRecv(&s.lane, &s.sinks, wr.SGE[:wr.NumSGE]); v != Accepted {
 		return v.postError()
 	}
 	s.rq.add(wr)

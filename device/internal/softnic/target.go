@@ -1,10 +1,6 @@
 package softnic
 
-import (
-	"sync/atomic"
-
-	"kdapl/verbs"
-)
+import "kdapl/verbs"
 
 // The Target methods do at a QP what its peer asks for. The caller holds l, the lane of
 // the receive side (for a datagram: the sender's, with the receive side's inside). What they
@@ -89,7 +85,7 @@ func (q *QP) TargetSend(l *Lane, h *Head, src Vec) Verdict {
 		}
 	}
 	n := uint32(src.Len())
-	dst, v := q.pd.place(l, r.sg, n)
+	dst, v := q.pd.place(l, &q.sinks, r.sg, n)
 	if v != Accepted {
 		st := verbs.StatusLocalProtection
 		if v == TooLong {
@@ -182,11 +178,11 @@ func (q *QP) TargetAtomic(l *Lane, h *Head) (before uint64, _ Verdict) {
 		return q.ctx.slowAtomic(h, m), Accepted
 	}
 	if h.Op == verbs.OpFetchAdd {
-		return atomic.AddUint64(p, h.Swap) - h.Swap, Accepted
+		return p.Add(h.Swap) - h.Swap, Accepted
 	}
 	for {
-		before = atomic.LoadUint64(p)
-		if before != h.Compare || atomic.CompareAndSwapUint64(p, before, h.Swap) {
+		before = p.Load()
+		if before != h.Compare || p.CompareAndSwap(before, h.Swap) {
 			return before, Accepted
 		}
 	}

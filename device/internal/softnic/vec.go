@@ -5,11 +5,11 @@ import (
 	"unsafe"
 )
 
-// Vec is resolved memory: one piece or a list of them. It is good only as long as
-// the lane under which it was resolved is held.
+// Vec is resolved memory: one piece, or a list of them in the lane. It is good only as long as
+// the lane under which it was resolved is held. It is four words, so that it stays in registers.
 type Vec struct {
 	one  []byte
-	more [][]byte
+	more *[][]byte
 }
 
 // VecOf is the Vec of one piece.
@@ -21,7 +21,7 @@ func (v Vec) Len() int {
 		return len(v.one)
 	}
 	n := 0
-	for _, p := range v.more {
+	for _, p := range *v.more {
 		n += len(p)
 	}
 	return n
@@ -30,7 +30,7 @@ func (v Vec) Len() int {
 // release lets go of the memory.
 func (v Vec) release() {
 	if v.more != nil {
-		clear(v.more)
+		clear(*v.more)
 	}
 }
 
@@ -45,12 +45,15 @@ func CopyVec(dst, src Vec) {
 
 // copyAt copies src into dst from the offset on.
 func copyAt(dst Vec, off int, src Vec) {
-	d, s := dst.more, src.more
-	if d == nil {
-		d = [][]byte{dst.one}
+	d, s := [][]byte{dst.one}, [][]byte{src.one}
+	if dst.more != nil {
+		d = *dst.more
 	}
-	if s == nil {
-		s = [][]byte{src.one}
+	if src.more != nil {
+		s = *src.more
+	}
+	if len(d) == 0 || len(s) == 0 {
+		return
 	}
 	for off > 0 && off >= len(d[0]) {
 		off -= len(d[0])
@@ -78,20 +81,20 @@ func copyAt(dst Vec, off int, src Vec) {
 }
 
 // word returns b as an aligned 8-byte word, or nil if it is not one.
-func word(b []byte) *uint64 {
+func word(b []byte) *atomic.Uint64 {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	if len(b) != 8 || uintptr(p)&7 != 0 {
 		return nil
 	}
-	return (*uint64)(p)
+	return (*atomic.Uint64)(p)
 }
 
 // copyWord is CopyVec for RDMA, where an aligned word is read and written
-// at once: a consumer may watch it with sync/atomic.
+// at once, and after what was written before it: a consumer may watch it with sync/atomic.
 func copyWord(dst, src Vec) {
 	if len(dst.one) == 8 && len(src.one) == 8 {
 		if d, s := word(dst.one), word(src.one); d != nil && s != nil {
-			atomic.StoreUint64(d, atomic.LoadUint64(s))
+			storeReleaseWord(d, s.Load())
 			return
 		}
 	}
