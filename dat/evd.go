@@ -82,7 +82,10 @@ const (
 )
 
 // evdCounters are the EVD's own counts, for Query.
-type evdCounters struct{ upcalls, starts, refused uint64 }
+type evdCounters struct {
+	direct                   uint64 // events that went from the CQ to a dequeuer without a slot
+	upcalls, starts, refused uint64
+}
 
 // EVDCounters tell what happened at an EVD since it was created.
 type EVDCounters struct {
@@ -138,7 +141,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	}
 	e := &EVD{streams: cfg.Streams, memory: cfg.Memory, fn: cfg.Upcall, qlen: cfg.MinLen}
 	e.base = base{self: e, ia: ia, kind: HandleEVD}
-	e.up = upcalls{policy: cfg.Policy, armed: cfg.Policy == UpcallNotify, many: ia.maxUpcalls}
+	e.up = upcalls{policy: cfg.Policy, armed: cfg.Policy == UpcallNotify, many: int32(ia.maxUpcalls)}
 	if cfg.Policy == UpcallTeardown {
 		e.up.policy = UpcallDisable
 	}
@@ -243,7 +246,7 @@ func (e *EVD) Query() (EVDParam, error) {
 		Streams: e.streams,
 		State:   e.stateLocked(),
 		Counters: EVDCounters{
-			Events: a.ring.Tail() + uint64(a.n), Upcalls: e.counters.upcalls,
+			Events: a.ring.Tail() + uint64(a.n) + e.counters.direct, Upcalls: e.counters.upcalls,
 			Activations: e.counters.starts, Refused: e.counters.refused,
 		},
 	}

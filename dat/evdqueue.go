@@ -17,6 +17,9 @@ type after struct {
 	ring *evring.Ring
 	n    int // slots filled behind the published ones
 	room int // slots known to be free behind them
+	// dst takes the first completions while the ring is empty, in place of slots; got counts them.
+	dst []Event
+	got int
 
 	appended, wasEmpty, notifying bool
 
@@ -26,7 +29,7 @@ type after struct {
 	again    bool          // the CQ holds more than this section took
 	overflow bool          // to be reported to the IA
 	nmarks   int
-	marks    [4]drainedMark
+	marks    [2]drainedMark
 }
 
 // drainedMark says that a queue of an EP has delivered its last completion.
@@ -82,6 +85,12 @@ func (e *EVD) mustArm() bool {
 
 // arrived tells the upcall machine and the waiter of the events that were appended.
 func (e *EVD) arrived(a *after) {
+	if !e.up.policy.Live() && e.up.running == 0 && !e.waiter.parked {
+		// What the machine and the waiter would come to.
+		e.up.pending = e.up.pending && !a.wasEmpty || a.notifying
+		a.appended, a.notifying = false, false
+		return
+	}
 	var start bool
 	if a.wasEmpty && !a.notifying && e.up.running > 0 {
 		// Pending ends here although an activation runs: it must ask before it takes more.
@@ -196,8 +205,15 @@ func (e *EVD) addMark(a *after, ep *EP, recv bool) {
 	a.nmarks++
 }
 
-// deliver appends the event of a completed request.
+// deliver gives the event of a completed request to the dequeuer at hand, or appends it.
 func (e *EVD) deliver(a *after, ev *Event, rec *record, notifying bool) {
+	if a.got < len(a.dst) {
+		ev.resolve(e)
+		a.dst[a.got] = *ev
+		a.got++
+		rec.done = doneWithoutEvent
+		return
+	}
 	rec.done = e.append(a, ev, notifying) + doneAt
 }
 
@@ -376,9 +392,20 @@ func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 		}
 		moved := e.progress()
 		var a after
-		e.begin(&a)
-		queued := a.ring.Len() + a.n
+		a.ring = e.lock()
+		queued := a.ring.Len()
+		if e.cq != nil && !e.freed.Load() {
+			if queued == 0 && !e.waiter.owned {
+				a.dst = dst // nothing is older than what the CQ has
+			}
+			e.refill(&a)
+			e.counters.direct += uint64(a.got)
+			queued += a.n
+		}
 		e.end(&a)
+		if a.got > 0 {
+			return a.got, nil
+		}
 		if n := e.take(dst); n > 0 || queued == 0 && !moved {
 			return n, nil
 		}

@@ -52,6 +52,8 @@ type LMR struct {
 	cfg     LMRConfig
 	region  *region
 	address uint64
+	lkey    uint32
+	rkey    uint32
 	bound   atomic.Int64 // RMRs that are bound to it; -1 when it is gone
 }
 
@@ -125,6 +127,7 @@ func (pz *PZ) NewLMR(cfg LMRConfig) (*LMR, error) {
 		l.region.unuse()
 		return nil, pz.ia.deviceError(op, &pz.base, err)
 	}
+	l.lkey, l.rkey = l.mr.LKey(), l.mr.RKey()
 	if !pz.ia.register(&l.base, pz.ia.attr.MaxLMRs) {
 		l.mr.Dereg()
 		pz.unuse()
@@ -207,7 +210,7 @@ func (l *LMR) LMRContext() uint32 {
 	if l.gone() {
 		return 0
 	}
-	return l.mr.LKey()
+	return l.lkey
 }
 
 // RMRContext is the context that peers use (rmr_context); 0 without a remote privilege and
@@ -216,7 +219,7 @@ func (l *LMR) RMRContext() uint32 {
 	if l.gone() {
 		return 0
 	}
-	return l.mr.RKey()
+	return l.rkey
 }
 
 // Address is what triplets count from: the address of the region's memory, or 0 with VATypeZB
@@ -269,7 +272,7 @@ func (l *LMR) Query() (LMRParam, error) {
 	}
 	return LMRParam{
 		MemType: l.cfg.MemType, PZ: l.pz, Priv: l.cfg.Priv, VAType: l.cfg.VAType,
-		LMRContext: l.mr.LKey(), RMRContext: l.mr.RKey(),
+		LMRContext: l.lkey, RMRContext: l.rkey,
 		RegisteredLength: uint64(len(l.region.mem)), RegisteredAddress: l.address, Bound: int(l.bound.Load()),
 	}, nil
 }

@@ -1,8 +1,7 @@
 package dat
 
 import (
-	"sync"
-
+	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
 
@@ -35,7 +34,7 @@ type heldEvent struct {
 type dtoQueue struct {
 	// mu serializes posts. It is held across the device's post, whose notifications may take
 	// EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
-	mu         sync.Mutex
+	mu         fastlock.Mutex
 	rec        []record // of depth entries, made at the first post
 	head, tail uint64   // records in use: [head, tail)
 	depth      int

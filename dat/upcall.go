@@ -24,13 +24,13 @@ type upcalls struct {
 	// armed: NOTIFY has not yet used up its arming.
 	armed bool
 	// running counts activations, old those of them that began before the last teardown.
-	running, old int
+	running, old int32
 	// many is the most activations under MANY.
-	many int
+	many int32
 }
 
 // limit is the most activations that the policy allows.
-func (u upcalls) limit() int {
+func (u upcalls) limit() int32 {
 	switch u.policy {
 	case UpcallSingleInstance, UpcallNotify:
 		return 1
