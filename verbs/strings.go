@@ -118,7 +118,7 @@ var qpStateNames = []string{"Reset", "Initialized", "RTR", "RTS", "SQD", "Error"
 func (s QPState) String() string { return name("QPState", qpStateNames, uint8(s)) }
 
 var accessNames = []string{
-	"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic", "MWBind", "ZeroBased",
+	"LocalWrite", "RemoteRead", "RemoteWrite", "RemoteAtomic", "MWBind", "ZeroBased", "NoLocalRead",
 }
 
 // String writes the set as its members joined by |, for example LocalWrite|RemoteRead.
