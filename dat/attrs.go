@@ -73,6 +73,13 @@ func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 		RMRScopeSupported:             scope,
 		SignalSafe:                    false,
 		InterruptSafe:                 true,
+		SRQSupported:                  d.Can(verbs.CapSRQ),
+		SRQInfoSupported:              count(d.Can(verbs.CapSRQ)),
+		SRQWatermarksSupported:        count(d.Can(verbs.CapSRQ | verbs.CapSRQLimit)),
+		SRQEPPZDifferenceSupported:    d.Can(verbs.CapSRQ),
+		EPRecvInfoSupported:           1,
+		FMRSupported:                  d.Can(verbs.CapFastReg),
+		LMRForFMRScopeSupported:       RMRScopePZ,
 		DTOAsyncReturnGuaranteed:      false,
 		ProviderSpecificAttrs:         providerSpecific(d),
 		RDMAReadLMRRMRContextExposure: false,
@@ -105,6 +112,14 @@ const (
 	// connection.
 	AttrReceiverNotReady = "KDAPL_RECEIVER_NOT_READY"
 )
+
+// count is 1 for a feature that is there.
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 func truth(b bool) string {
 	if b {

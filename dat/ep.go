@@ -20,6 +20,9 @@ type EPConfig struct {
 	// be one EVD. A nil one means that these events are not wanted; Connect is needed before a
 	// connection.
 	Recv, Request, Connect *EVD
+	// SRQ supplies the receives; nil is a receive queue of the EP's own. It cannot be
+	// changed later (dat_ep_create_with_srq). Its PZ is what receive buffers are checked against.
+	SRQ *SRQ
 	// Attr are the attributes; nil are those of DefaultEPAttr.
 	Attr *EPAttr
 }
@@ -35,6 +38,7 @@ type EP struct {
 
 	// What ctl and both queues' mu protect together: reading needs one of them.
 	qp   verbs.QP // nil without PZ
+	srq  *SRQ     // never changes
 	pz   *PZ
 	attr EPAttr
 
@@ -103,10 +107,17 @@ func (ia *IA) NewEP(cfg EPConfig) (*EP, error) {
 	if cfg.Attr != nil {
 		attr = *cfg.Attr
 	}
+	if cfg.SRQ != nil {
+		attr.MaxRecvIOV = 0 // is the SRQ's
+	}
 	if err := ia.checkEPAttr(op, attr); err != nil {
 		return nil, err
 	}
-	ep := &EP{attr: attr}
+	if cfg.SRQ != nil && (cfg.SRQ.gone() || cfg.SRQ.ia != ia) {
+		return nil, ia.fail(op, InvalidHandle, InvalidHandleSRQ, nil, "the SRQ was freed, or is of another IA")
+	}
+	ep := &EP{attr: attr, srq: cfg.SRQ}
+	ep.recv.srq = cfg.SRQ
 	ep.base = base{self: ep, ia: ia, kind: HandleEP}
 	if !ia.register(&ep.base, ia.attr.MaxEPs) {
 		return nil, ia.full(op, ResourceTEP)
@@ -161,6 +172,13 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 		} else if e.freedOrNil() || e.ia != ep.ia || e.streams&need == 0 {
 			return nil, ep.fail(op, InvalidHandle, sub, nil, fmt.Sprintf("the EVD was freed, is of another IA, or lacks stream %v", need))
 		}
+		if sub == InvalidHandleEVDRecv && ep.srq != nil {
+			if err := ep.srq.attach(op, e, d); err != nil {
+				return nil, err
+			}
+			undo = append(undo, func() { ep.srq.detach(e, d) })
+			return e, nil
+		}
 		if err := e.attach(op, dtos, d); err != nil {
 			return nil, err
 		}
@@ -181,13 +199,16 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	}
 	var qp verbs.QP
 	if pz != nil {
-		qp, err = pz.pd.CreateQP(verbs.QPInit{
+		init := verbs.QPInit{
 			SendCQ: requestEVD.cq, RecvCQ: recvEVD.cq,
 			MaxSend: attr.MaxRequestDTOs, MaxRecv: attr.MaxRecvDTOs,
 			MaxSendSGE: max(attr.MaxRequestIOV, attr.MaxRDMAReadIOV, attr.MaxRDMAWriteIOV), MaxRecvSGE: attr.MaxRecvIOV,
 			UserData: uint64(ep.ref), Conn: ep.onConn,
-		})
-		if err == nil {
+		}
+		if ep.srq != nil {
+			init.SRQ = ep.srq.srq
+		}
+		if qp, err = pz.pd.CreateQP(init); err == nil {
 			err = qp.Modify(verbs.QPInitialized)
 		}
 		if err != nil {
@@ -203,6 +224,7 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.mu.Lock()
 	ep.qp, ep.pz, ep.attr, ep.connect = qp, pz, attr, connect
 	ep.recv.set(recvEVD, recv == nil, recvDisc, attr.MaxRecvDTOs)
+	ep.recv.mark = newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite)
 	ep.request.set(requestEVD, request == nil, requestDisc, attr.MaxRequestDTOs)
 	ep.mu.Unlock()
 	ep.request.mu.Unlock()
@@ -235,7 +257,11 @@ func (ep *EP) unconfigure() {
 		q.hold(false)
 		q.flushLeft(ep)
 		q.drain(false)
-		q.evd.detach(q.depth, q.disc)
+		if q.srq != nil {
+			q.srq.detach(q.evd, q.disc)
+		} else {
+			q.evd.detach(q.depth, q.disc)
+		}
 	}
 	if ep.connect != nil {
 		ep.connect.detach(0, discNone)
@@ -317,6 +343,7 @@ type EPParam struct {
 	LocalPortQual, RemotePortQual uint64
 	PZ                            *PZ
 	Recv, Request, Connect        *EVD
+	SRQ                           *SRQ
 	// Attr are the attributes. While connected, MaxRDMAReadIn and MaxRDMAReadOut are the agreed depths.
 	Attr EPAttr
 	// RecvCounters and RequestCounters count operations since the EP was created.
@@ -335,7 +362,7 @@ func (ep *EP) Query() (EPParam, error) {
 		State:        ep.loadState(),
 		LocalAddress: ep.conn.local.IP, LocalPortQual: ep.conn.local.Port,
 		RemoteAddress: ep.conn.remote.IP, RemotePortQual: ep.conn.remote.Port,
-		PZ: ep.pz, Connect: ep.connect, Attr: ep.attr,
+		PZ: ep.pz, Connect: ep.connect, SRQ: ep.srq, Attr: ep.attr,
 	}
 	if p.State.connected() || p.State == StateDisconnectPending {
 		p.Attr.MaxRDMAReadIn, p.Attr.MaxRDMAReadOut = ep.conn.readsIn, ep.conn.readsOut
@@ -418,7 +445,7 @@ func (ep *EP) Modify(mask EPMask, p EPParam) error {
 		return err
 	}
 	ep.recv.mu.Lock()
-	idle := ep.recv.idle()
+	idle := ep.recv.outstanding() == 0
 	ep.recv.mu.Unlock()
 	if !idle {
 		return ep.fail(op, InvalidState, s.Subtype(), nil, "receives are posted; modify before posting them")
@@ -442,10 +469,10 @@ func (ep *EP) Status() (EPStatus, error) {
 	}
 	s := EPStatus{}
 	ep.recv.mu.Lock()
-	s.RecvIdle = ep.recv.idle()
+	s.RecvIdle = ep.recv.outstanding() == 0
 	ep.recv.mu.Unlock()
 	ep.request.mu.Lock()
-	s.RequestIdle = ep.request.idle()
+	s.RequestIdle = ep.request.outstanding() == 0
 	ep.request.mu.Unlock()
 	s.State = ep.loadState()
 	return s, nil

@@ -241,6 +241,9 @@ func (ep *EP) learn(ev *verbs.ConnEvent) {
 	}
 }
 
+// connHardHigh is the end of a connection whose EP holds too many receives of its SRQ.
+var connHardHigh = verbs.ConnEvent{Kind: verbs.ConnBroken, Err: errors.New("the EP holds more receives than its hard high watermark")}
+
 // marked reports whether the drained mark of a queue has come.
 func (ep *EP) marked(recv bool) bool {
 	ep.mu.Lock()
@@ -276,6 +279,9 @@ func (ep *EP) finish() {
 	if ep.ending.awaited && ep.ending.send && ep.ending.recv {
 		ep.ending.awaited = false
 		ep.outbox = append(ep.outbox, outEvent{ep.ending.event, ep.conn.gen})
+		if ep.srq != nil {
+			ep.outbox = append(ep.outbox, outEvent{AsyncErrorEPBroken, ep.conn.gen})
+		}
 	}
 }
 
@@ -303,6 +309,11 @@ func (ep *EP) flushOutbox() {
 // post queues a connection event. ESTABLISHED comes before the completions that were held back, the end
 // after them.
 func (ep *EP) post(connect *EVD, out outEvent) {
+	if out.number == AsyncErrorEPBroken {
+		// C programs wait for this to know that an EP with an SRQ takes no more receives.
+		ep.ia.raise(AsyncErrorEPBroken, &ep.base, ReasonEPOther)
+		return
+	}
 	if out.number != ConnectionEstablished {
 		ep.releaseHeld()
 	}

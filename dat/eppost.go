@@ -18,14 +18,24 @@ var ErrPostFull error = &Error{Type: InsufficientResources, Sub: ResourceTEP, Op
 // Request is an element of a list for EP.Post. The functions PostSend, PostRDMAWrite and so on say
 // what the fields mean for each operation.
 type Request struct {
-	// Op is OpSend, OpRDMAWrite or OpRDMARead.
+	// Op is OpSend, OpRDMAWrite, OpRDMARead, OpRDMAWriteImmediate, OpFetchAdd or
+	// OpCompareSwap.
 	Op Operation
+	// Invalidate makes a send invalidate RMRContext at the peer.
+	Invalidate bool
 	// Flags are the completion flags.
 	Flags CompletionFlags
 	// Cookie comes back in the event.
 	Cookie uint64
-	// Remote is the peer's memory, for RDMA.
+	// Remote is the peer's memory, for RDMA and atomics.
 	Remote RMRTriplet
+	// RMRContext is what Invalidate invalidates.
+	RMRContext uint32
+	// Immediate is the immediate data of OpRDMAWriteImmediate.
+	Immediate uint32
+	// Operand is what OpFetchAdd adds, or OpCompareSwap stores if the peer's memory has the value
+	// Compare.
+	Operand, Compare uint64
 	// Local are the own segments, in order. The slice stays the consumer's.
 	Local []LMRTriplet
 }
@@ -158,12 +168,28 @@ func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []L
 	switch r.Op {
 	case OpSend:
 		wr.Op = verbs.OpSend
+		if r.Invalidate {
+			wr.Op, wr.InvKey = verbs.OpSendInval, r.RMRContext
+		}
 	case OpRDMAWrite:
 		wr.Op = verbs.OpRDMAWrite
+		maxIOV, maxSize = ep.attr.MaxRDMAWriteIOV, uint64(ep.attr.MaxRDMASize)
+	case OpRDMAWriteImmediate:
+		wr.Op, wr.Imm = verbs.OpRDMAWriteImm, r.Immediate
 		maxIOV, maxSize = ep.attr.MaxRDMAWriteIOV, uint64(ep.attr.MaxRDMASize)
 	case OpRDMARead:
 		wr.Op = verbs.OpRDMARead
 		maxIOV, maxSize = ep.attr.MaxRDMAReadIOV, uint64(ep.attr.MaxRDMASize)
+	case OpFetchAdd, OpCompareSwap:
+		wr.Op = verbs.OpFetchAdd
+		if r.Op == OpCompareSwap {
+			wr.Op = verbs.OpCompareSwap
+		}
+		wr.Swap, wr.Compare = r.Operand, r.Compare
+		maxIOV, maxSize = 1, atomicSize
+		if err := ep.checkAtomic(op, r, local); err != nil {
+			return err
+		}
 	default:
 		return ep.fail(op, InvalidParameter, InvalidArg1, nil, fmt.Sprintf("%v cannot be posted as a request", r.Op))
 	}
@@ -275,11 +301,14 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	if cap(ep.recvWR) == 0 {
 		ep.recvWR = make([]verbs.RecvWR, 1)
 	}
-	var err error
-	if err = ep.recvReady(op); err != nil {
-	} else if q.reserve(1) == 0 {
+	err := ep.recvReady(op)
+	if err == nil && q.reserve(1) == 0 {
 		err = ErrPostFull
-	} else if err = ep.receive1(op, &ep.recvWR[0], 0, cookie, flags, local); err == nil {
+	}
+	if err == nil {
+		err = ep.receive1(op, &ep.recvWR[0], 0, cookie, flags, local)
+	}
+	if err == nil {
 		_, err = ep.submitRecvs(op, ep.recvWR[:1])
 	}
 	q.mu.Unlock()
@@ -326,6 +355,9 @@ func (ep *EP) PostRecvs(recvs []Receive) (n int, err error) {
 }
 
 func (ep *EP) recvReady(op string) error {
+	if ep.srq != nil {
+		return ep.fail(op, InvalidState, NoSubtype, nil, "the EP takes its receives from an SRQ; post them there")
+	}
 	if ep.qp == nil {
 		if ep.gone() {
 			return ep.errGone(op)

@@ -321,24 +321,47 @@ func (e *EVD) attach(op string, dtos int, d discipline) error {
 	if e.freed.Load() {
 		return e.errFreed(op)
 	}
-	if e.qlen+e.reserved+dtos > e.ia.attr.MaxEVDQLen {
-		return e.fail(op, InsufficientResources, ResourceTEVD, nil, fmt.Sprintf("room for %d more completions exceeds the IA's limit %d", dtos, e.ia.attr.MaxEVDQLen))
-	}
 	if !e.discs.fits(d, e.streams) {
 		return e.fail(op, InvalidParameter, InvalidArg8, nil, fmt.Sprintf("completion flags %v do not fit the other streams of the EVD, which this adapter cannot tell apart", d))
 	}
-	if dtos > 0 {
-		if err := e.setRoom(op, &a, e.qlen, e.reserved+dtos); err != nil {
-			return err
-		}
-		// The drained mark of the queue needs an entry too.
-		if err := e.cq.Resize(max(e.cq.Cap(), e.reserved+2*(e.users+1))); err != nil {
-			e.reserved -= dtos
+	e.users++
+	if err := e.reserveLocked(op, &a, dtos); err != nil {
+		e.users--
+		return err
+	}
+	e.discs.add(d)
+	return nil
+}
+
+// reserve changes the room for data transfer completions.
+func (e *EVD) reserve(op string, delta int) error {
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	return e.reserveLocked(op, &a, delta)
+}
+
+func (e *EVD) reserveLocked(op string, a *after, delta int) error {
+	if delta == 0 && e.cq == nil {
+		return nil
+	}
+	if delta <= 0 {
+		e.reserved += delta // the ring keeps its size; it may hold events that used the room
+	} else if e.qlen+e.reserved+delta > e.ia.attr.MaxEVDQLen {
+		return e.fail(op, InsufficientResources, ResourceTEVD, nil, fmt.Sprintf("room for %d more completions exceeds the IA's limit %d", delta, e.ia.attr.MaxEVDQLen))
+	} else if err := e.setRoom(op, a, e.qlen, e.reserved+delta); err != nil {
+		return err
+	}
+	if e.cq == nil {
+		return nil
+	}
+	// The CQ has room for the same, and for the drained marks of both queues of each EP.
+	if need := e.reserved + 2*e.users; need > e.cq.Cap() {
+		if err := e.cq.Resize(need); err != nil {
+			e.reserved -= delta
 			return e.ia.deviceError(op, &e.base, err)
 		}
 	}
-	e.users++
-	e.discs.add(d)
 	return nil
 }
 

@@ -29,13 +29,33 @@ type after struct {
 	again    bool          // the CQ holds more than this section took
 	overflow bool          // to be reported to the IA
 	nmarks   int
-	marks    [2]drainedMark
+	marks    [2]mark
 }
 
-// drainedMark says that a queue of an EP has delivered its last completion.
-type drainedMark struct {
+// mark is something that a completion means for its EP, to be dealt with without the EVD's lock.
+type mark struct {
 	ep   *EP
-	recv bool
+	kind markKind
+}
+
+type markKind uint8
+
+const (
+	markSendDrained markKind = iota // the request queue has delivered its last completion
+	markRecvDrained                 // the receive queue has
+	markSoftHigh                    // the EP holds more receives than its soft high watermark
+	markHardHigh                    // … than its hard one
+)
+
+func (m mark) settle() {
+	switch m.kind {
+	case markSoftHigh:
+		m.ep.ia.raise(AsyncWatermark, &m.ep.base, ReasonEPSoftHighWatermark)
+	case markHardHigh:
+		m.ep.exceeded()
+	default:
+		m.ep.drained(m.kind == markRecvDrained)
+	}
 }
 
 // begin locks the EVD and moves what is in the CQ into the ring.
@@ -117,7 +137,7 @@ func (e *EVD) settle(a *after) {
 		close(a.torn)
 	}
 	for _, m := range a.marks[:a.nmarks] {
-		m.ep.drained(m.recv)
+		m.settle()
 	}
 	if a.overflow {
 		e.ia.raise(AsyncErrorEVDOverflow, &e.base, ReasonEVDOverflow)
@@ -158,8 +178,8 @@ func (e *EVD) refill(a *after) {
 		if n < len(e.scratch) {
 			return
 		}
-		if a.nmarks > 0 {
-			a.again = true // marks have little room; deal with them first
+		if a.nmarks == len(a.marks) {
+			a.again = true // deal with them first
 			return
 		}
 	}
@@ -173,7 +193,11 @@ func (e *EVD) complete(a *after, c *verbs.Completion) {
 	}
 	ep := b.self.(*EP)
 	if c.Op == verbs.OpDrained {
-		e.addMark(a, ep, c.Flags&verbs.CompletionRecvQueue != 0)
+		kind := markSendDrained
+		if c.Flags&verbs.CompletionRecvQueue != 0 {
+			kind = markRecvDrained
+		}
+		e.addMark(a, mark{ep, kind})
 		return
 	}
 	var ev Event
@@ -182,39 +206,53 @@ func (e *EVD) complete(a *after, c *verbs.Completion) {
 	case rec == nil:
 	case q.discard || rec.flags&CompletionSuppress != 0 && ev.status == StatusSuccess:
 		rec.done = doneWithoutEvent
+		if q.srq != nil {
+			q.srq.completed(uint32(rec.object), evdPosition{})
+		}
 	case q.holding:
 		q.held = append(q.held, heldEvent{ev, rec, notifying})
 	default:
-		e.deliver(a, &ev, rec, notifying)
+		e.deliver(a, q, &ev, rec, notifying)
 	}
 }
 
-// addMark notes a drained mark, for settle.
-func (e *EVD) addMark(a *after, ep *EP, recv bool) {
+// addMark notes a mark, for settle.
+func (e *EVD) addMark(a *after, m mark) {
 	if a.nmarks == len(a.marks) {
-		// More marks than fit: they wait for a turn of their own.
+		// More marks than fit: they get a goroutine, which is rarer than a completion that needs one.
 		marks := a.marks
 		go func() {
 			for _, m := range marks {
-				m.ep.drained(m.recv)
+				m.settle()
 			}
 		}()
 		a.nmarks = 0
 	}
-	a.marks[a.nmarks] = drainedMark{ep, recv}
+	a.marks[a.nmarks] = m
 	a.nmarks++
 }
 
 // deliver gives the event of a completed request to the dequeuer at hand, or appends it.
-func (e *EVD) deliver(a *after, ev *Event, rec *record, notifying bool) {
+func (e *EVD) deliver(a *after, q *dtoQueue, ev *Event, rec *record, notifying bool) {
 	if a.got < len(a.dst) {
 		ev.resolve(e)
 		a.dst[a.got] = *ev
 		a.got++
 		rec.done = doneWithoutEvent
+		if q.srq != nil {
+			q.srq.completed(uint32(rec.object), evdPosition{})
+		}
 		return
 	}
-	rec.done = e.append(a, ev, notifying) + doneAt
+	pos := e.append(a, ev, notifying)
+	rec.done = pos + doneAt
+	if q.srq != nil {
+		rec.done = doneWithoutEvent // the place is kept elsewhere: the record may be another EVD's next
+		q.srq.completed(uint32(rec.object), evdPosition{e, pos + 1})
+		if q.mark != nil {
+			e.watch(a, q.mark, pos)
+		}
+	}
 }
 
 // append puts an event behind the others, and returns its position. The caller has seen that

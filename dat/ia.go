@@ -49,9 +49,12 @@ type IA struct {
 	spin       int
 	log        *slog.Logger
 	objects    table
+	contexts   contextTable
 
 	async    atomic.Pointer[EVD]
 	ownAsync bool
+
+	srqMu sync.Mutex // which EVDs the EPs of SRQs feed; before EVD locks
 
 	mu     sync.Mutex
 	sink   *EVD // completions that the consumer wants no events of
@@ -174,7 +177,7 @@ type IAParam struct {
 
 // IACounters count the live objects of an IA.
 type IACounters struct {
-	PZs, LMRs, EPs, EVDs, PSPs, CRs int
+	PZs, LMRs, RMRs, EPs, SRQs, EVDs, CNOs, PSPs, RSPs, CSPs, CRs int
 }
 
 // Query tells the IA's attributes (dat_ia_query). It does not block.
@@ -184,7 +187,8 @@ func (ia *IA) Query() (IAParam, error) {
 	}
 	n := ia.objects.size
 	return IAParam{Attr: ia.attr, Provider: ia.provider, AsyncEVD: ia.AsyncEVD(), Counters: IACounters{
-		PZs: n(HandlePZ), LMRs: n(HandleLMR), EPs: n(HandleEP), EVDs: n(HandleEVD), PSPs: n(HandlePSP), CRs: n(HandleCR),
+		PZs: n(HandlePZ), LMRs: n(HandleLMR), RMRs: n(HandleRMR), EPs: n(HandleEP), SRQs: n(HandleSRQ), EVDs: n(HandleEVD),
+		CNOs: n(HandleCNO), PSPs: n(HandlePSP), RSPs: n(HandleRSP), CSPs: n(HandleCSP), CRs: n(HandleCR),
 	}}, nil
 }
 
@@ -280,6 +284,13 @@ func (ia *IA) onAsync(ev verbs.AsyncEvent) {
 		ia.raise(AsyncErrorEVDOverflow, about, ReasonEVDOverflow)
 	case verbs.AsyncQPFatal:
 		ia.raise(AsyncErrorEPBroken, about, ReasonEPTransferTo)
+	case verbs.AsyncSRQLimit:
+		ia.raise(AsyncWatermark, about, ReasonSRQLowWatermark)
+	case verbs.AsyncSRQError:
+		if s, ok := about.self.(*SRQ); ok {
+			s.failed.Store(true)
+		}
+		ia.raise(AsyncErrorProviderInternal, about, ReasonSRQOther)
 	case verbs.AsyncLastWQE:
 		// dat tells the consumer itself, when the EP has drained.
 	}

@@ -1,6 +1,7 @@
 package dat
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -54,7 +55,7 @@ type LMR struct {
 	address uint64
 	lkey    uint32
 	rkey    uint32
-	bound   atomic.Int64 // RMRs that are bound to it; -1 when it is gone
+	fast    *fastLMR // of an LMR made by AllocateLMR
 }
 
 // region is memory that one or several LMRs share.
@@ -108,7 +109,7 @@ func (pz *PZ) NewLMR(cfg LMRConfig) (*LMR, error) {
 		l.region.users.Store(1)
 	}
 	mem := l.region.mem
-	l.address = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+	l.address = addressOf(mem)
 	access := accessOf(cfg.Priv)
 	if cfg.VAType == VATypeZB {
 		l.address = 0
@@ -134,8 +135,12 @@ func (pz *PZ) NewLMR(cfg LMRConfig) (*LMR, error) {
 		l.region.unuse()
 		return nil, pz.ia.full(op, ResourceMemoryRegion)
 	}
+	pz.ia.contexts.move(0, l.rkey, l.ref)
 	return l, nil
 }
+
+// addressOf is the address of a slice's first byte, as a number.
+func addressOf(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }
 
 // checkLMR checks the arguments of NewLMR.
 func (pz *PZ) checkLMR(op string, cfg LMRConfig) error {
@@ -152,8 +157,8 @@ func (pz *PZ) checkLMR(op string, cfg LMRConfig) error {
 		if cfg.Memory != nil || cfg.Length != 0 {
 			return pz.fail(op, InvalidParameter, InvalidArg3, nil, "MemLMR takes Source only")
 		}
-		if cfg.Source.gone() || cfg.Source.ia != pz.ia {
-			return pz.fail(op, InvalidHandle, InvalidHandleLMR, nil, "Source was freed, or is of another IA")
+		if cfg.Source.gone() || cfg.Source.ia != pz.ia || cfg.Source.region == nil {
+			return pz.fail(op, InvalidHandle, InvalidHandleLMR, nil, "Source was freed, is of another IA, or has no memory of its own")
 		}
 		length = uint64(len(cfg.Source.region.mem))
 	default:
@@ -196,39 +201,75 @@ func accessOf(p Priv) verbs.Access {
 	return a
 }
 
-// Bytes is the region's memory, nil after Free. For memory that the IA allocated it must not be
-// used after Free.
+// Bytes is the region's memory; nil after Free, and for an LMR made by AllocateLMR. For memory that
+// the IA allocated it must not be used after Free.
 func (l *LMR) Bytes() []byte {
-	if l.gone() {
+	if l.gone() || l.region == nil {
 		return nil
 	}
 	return l.region.mem
 }
 
-// LMRContext is the context for local triplets (lmr_context); 0 after Free.
+// LMRContext is the context for local triplets (lmr_context); 0 after Free, and while a fast LMR is not
+// mapped.
 func (l *LMR) LMRContext() uint32 {
-	if l.gone() {
+	switch {
+	case l.gone():
 		return 0
+	case l.fast == nil:
+		return l.lkey
 	}
-	return l.lkey
+	l.fast.mu.Lock()
+	defer l.fast.mu.Unlock()
+	return l.fast.lkey
 }
 
-// RMRContext is the context that peers use (rmr_context); 0 without a remote privilege and
-// after Free.
+// RMRContext is the context that peers use (rmr_context); 0 without a remote privilege,
+// after Free, and while a fast LMR is not mapped.
 func (l *LMR) RMRContext() uint32 {
-	if l.gone() {
+	switch {
+	case l.gone():
 		return 0
+	case l.fast == nil:
+		return l.rkey
 	}
-	return l.rkey
+	l.fast.mu.Lock()
+	defer l.fast.mu.Unlock()
+	return l.fast.rkey
 }
 
 // Address is what triplets count from: the address of the region's memory, or 0 with VATypeZB
 // (registered_address).
 func (l *LMR) Address() uint64 {
-	if l == nil {
+	switch {
+	case l == nil:
 		return 0
+	case l.fast == nil:
+		return l.address
 	}
-	return l.address
+	l.fast.mu.Lock()
+	defer l.fast.mu.Unlock()
+	return l.fast.address
+}
+
+// length is the region's, in bytes.
+func (l *LMR) length() uint64 {
+	if l.fast == nil {
+		return uint64(len(l.region.mem))
+	}
+	l.fast.mu.Lock()
+	defer l.fast.mu.Unlock()
+	return l.fast.length
+}
+
+// privileges are the region's.
+func (l *LMR) privileges() Priv {
+	if l.fast == nil {
+		return l.cfg.Priv
+	}
+	l.fast.mu.Lock()
+	defer l.fast.mu.Unlock()
+	return l.fast.priv
 }
 
 // Triplet names n bytes from offset off, for local use. What lies outside of the region is
@@ -261,8 +302,9 @@ type LMRParam struct {
 	// RegisteredLength and RegisteredAddress are the region's, which is exactly the one asked for.
 	RegisteredLength  uint64
 	RegisteredAddress uint64
-	// Bound counts the RMRs that are bound to it.
-	Bound int
+	// FMRSupport says that the LMR was made by AllocateLMR, Bound that memory is mapped to it
+	// (lmr_state).
+	FMRSupport, Bound bool
 }
 
 // Query tells the LMR's parameters (dat_lmr_query). It does not block.
@@ -270,40 +312,58 @@ func (l *LMR) Query() (LMRParam, error) {
 	if l.gone() {
 		return LMRParam{}, l.errGone("lmr_query")
 	}
-	return LMRParam{
-		MemType: l.cfg.MemType, PZ: l.pz, Priv: l.cfg.Priv, VAType: l.cfg.VAType,
-		LMRContext: l.lkey, RMRContext: l.rkey,
-		RegisteredLength: uint64(len(l.region.mem)), RegisteredAddress: l.address, Bound: int(l.bound.Load()),
-	}, nil
+	p := LMRParam{
+		MemType: l.cfg.MemType, PZ: l.pz, Priv: l.privileges(), VAType: l.cfg.VAType,
+		LMRContext: l.LMRContext(), RMRContext: l.RMRContext(),
+		RegisteredLength: l.length(), RegisteredAddress: l.Address(), FMRSupport: l.fast != nil, Bound: true,
+	}
+	if f := l.fast; f != nil {
+		f.mu.Lock()
+		p.VAType, p.Bound = f.vaType, f.mapped
+		f.mu.Unlock()
+	}
+	return p, nil
 }
 
 // Free frees the LMR (dat_lmr_free). Its contexts become invalid; operations that still name them fail. It
 // waits for copies into or out of the region that are in progress, never for the network.
 //
-// INVALID_STATE (LMR_IN_USE): an RMR is bound to it.
+// INVALID_STATE (LMR_IN_USE): an RMR is bound to it, or a fast registration is outstanding.
 func (l *LMR) Free() error {
 	const op = "lmr_free"
-	if l.gone() {
+	if l.gone() || !l.freed.CompareAndSwap(false, true) {
 		return l.errGone(op)
 	}
-	if !l.bound.CompareAndSwap(0, -1) {
-		if l.bound.Load() < 0 {
-			return l.errGone(op)
-		}
-		return l.fail(op, InvalidState, InvalidStateLMRInUse, nil, "an RMR is bound to it; unbind it first")
+	if err := l.mr.Dereg(); errors.Is(err, verbs.ErrBusy) {
+		l.freed.Store(false)
+		return l.fail(op, InvalidState, InvalidStateLMRInUse, nil, "an RMR is bound to it, or a registration is outstanding")
 	}
-	l.abandon()
+	l.release()
 	return nil
 }
 
+// abandon destroys the LMR with its IA.
 func (l *LMR) abandon() {
 	if l.freed.CompareAndSwap(false, true) {
-		l.bound.Store(-1)
 		l.mr.Dereg()
-		l.region.unuse()
-		l.pz.unuse()
-		l.ia.unregister(&l.base)
+		l.release()
 	}
+}
+
+// release gives back what the LMR used, after its end in the device.
+func (l *LMR) release() {
+	rkey := l.rkey
+	if l.fast != nil {
+		l.fast.mu.Lock()
+		rkey = l.fast.rkey
+		l.fast.mu.Unlock()
+	}
+	l.ia.contexts.move(rkey, 0, 0)
+	if l.region != nil {
+		l.region.unuse()
+	}
+	l.pz.unuse()
+	l.ia.unregister(&l.base)
 }
 
 func (l *LMR) gone() bool { return l == nil || l.ia == nil || l.freed.Load() }

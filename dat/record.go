@@ -11,10 +11,10 @@ type record struct {
 	cookie uint64
 	// done is 0 while the request is outstanding; doneWithoutEvent, or doneAt plus the position
 	// of its event in its EVD, when it has completed. Under the EVD's lock.
-	done  uint64
-	flags CompletionFlags
-	// object is an RMR or LMR that the request works on, by index in the IA's table.
-	object uint32
+	done uint64
+	// object is the RMR that a bind works on.
+	object ref
+	flags  CompletionFlags
 	op     Operation
 }
 
@@ -42,6 +42,8 @@ type dtoQueue struct {
 	// evd is where completions go. It changes under mu, EP.mu and the EVD's lock, while
 	// nothing is outstanding.
 	evd *EVD
+	// srq, if not nil, has the records of receives; then rec is unused.
+	srq *SRQ
 	// discard: the consumer named no EVD; evd is the IA's sink.
 	discard bool
 	disc    discipline
@@ -53,6 +55,8 @@ type dtoQueue struct {
 	held    []heldEvent
 	// draining: the drained mark is awaited.
 	draining bool
+	// mark watches how many receives of an SRQ the EP holds; nil if nobody asked.
+	mark     *watermark
 	counters DTOCounters
 }
 
@@ -117,22 +121,37 @@ func (q *dtoQueue) next(i int) (uint64, *record) {
 	return id, &q.rec[id]
 }
 
-// idle reports whether every request has completed. q.mu is held.
-func (q *dtoQueue) idle() bool {
+// find returns the record with the number, nil if there is none. The EVD is locked.
+func (q *dtoQueue) find(id uint64) *record {
+	if q.srq != nil {
+		if all := q.srq.records(); id < uint64(len(all)) {
+			return all[id]
+		}
+		return nil
+	}
+	if id < uint64(len(q.rec)) {
+		return &q.rec[id]
+	}
+	return nil
+}
+
+// outstanding counts the requests that have not completed. q.mu is held.
+func (q *dtoQueue) outstanding() int {
 	if q.head == q.tail {
-		return true
+		return 0
 	}
 	e := q.evd
 	e.progress()
 	var a after
 	e.begin(&a)
 	defer e.end(&a)
+	n := 0
 	for i := q.head; i < q.tail; i++ {
 		if q.rec[i%uint64(q.depth)].done == 0 {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // hold starts or ends the holding back of completions; ending delivers what was held.
@@ -144,7 +163,7 @@ func (q *dtoQueue) hold(on bool) {
 	if !on {
 		for i := range q.held {
 			h := &q.held[i]
-			e.deliver(&a, &h.ev, h.rec, h.notifying)
+			e.deliver(&a, q, &h.ev, h.rec, h.notifying)
 		}
 		q.held = nil
 	}
@@ -191,7 +210,10 @@ func (q *dtoQueue) flushLeft(ep *EP) {
 			continue
 		}
 		ev := Event{Number: rec.op.event(), op: rec.op, status: StatusFlushed, ref: ep.ref, cookie: rec.cookie}
-		e.deliver(&a, &ev, rec, true)
+		if rec.op == OpBindMW {
+			ev.ref = rec.object
+		}
+		e.deliver(&a, q, &ev, rec, true)
 	}
 }
 
@@ -231,10 +253,7 @@ func (ep *EP) completion(ev *Event, c *verbs.Completion) (q *dtoQueue, rec *reco
 	if q = &ep.request; recv {
 		q = &ep.recv
 	}
-	if c.ID >= uint64(len(q.rec)) {
-		return q, nil, false
-	}
-	if rec = &q.rec[c.ID]; rec.done != 0 {
+	if rec = q.find(c.ID); rec == nil || rec.done != 0 {
 		return q, nil, false
 	}
 	ev.status, ev.ref, ev.cookie, ev.length, ev.op = statusOf[c.Status], ep.ref, rec.cookie, c.Length, rec.op
@@ -250,6 +269,9 @@ func (ep *EP) completion(ev *Event, c *verbs.Completion) (q *dtoQueue, rec *reco
 		case c.Flags&verbs.CompletionImm != 0:
 			ev.op, ev.key, ev.flags = OpReceiveMessageImmediate, c.Imm, evKeyValid
 		}
+	}
+	if rec.op == OpBindMW {
+		ev.ref = rec.object
 	}
 	ev.Number = ev.op.event()
 	q.counters.count(ev.status, ev.length)
