@@ -13,7 +13,7 @@ const defaultBacklog = 128
 
 // listener takes connection requests at an address and port.
 type listener struct {
-	drv    *driver
+	drv    *driver // which knows of it until it is closed and every request has an end
 	ctx    *softnic.Context
 	addr   verbs.Address
 	events softnic.Events[*conn]
@@ -60,9 +60,6 @@ func (l *listener) Addr() verbs.Address { return l.addr }
 
 // Close implements [verbs.Listener].
 func (l *listener) Close() error {
-	l.drv.mu.Lock()
-	delete(l.drv.listeners, l)
-	l.drv.mu.Unlock()
 	if !l.shut(false) {
 		return verbs.ErrClosed
 	}
@@ -71,10 +68,10 @@ func (l *listener) Close() error {
 
 // shut ends the listener. Requests that were not delivered are refused; with all, so are those
 // that were delivered and not answered.
-func (l *listener) shut(all bool) bool {
+func (l *listener) shut(all bool) (first bool) {
 	fabric.unbind(l)
 	l.mu.Lock()
-	first := !l.closed
+	first = !l.closed
 	l.closed = true
 	var rest []*conn
 	if all {
@@ -82,9 +79,13 @@ func (l *listener) shut(all bool) bool {
 			rest = append(rest, c)
 		}
 	}
+	over := len(l.waiting) == 0
 	l.mu.Unlock()
 	for _, c := range append(rest, l.events.Close()...) {
 		c.Refuse()
+	}
+	if over {
+		l.drv.forget(l)
 	}
 	return first
 }
@@ -115,6 +116,10 @@ func (l *listener) offer(c *conn) error {
 // settle takes a request out of the backlog: it is answered, or its peer gave up.
 func (l *listener) settle(c *conn) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(l.waiting, c)
+	over := l.closed && len(l.waiting) == 0
+	l.mu.Unlock()
+	if over {
+		l.drv.forget(l)
+	}
 }

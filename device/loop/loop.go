@@ -125,13 +125,22 @@ func (d *driver) Closing(c *softnic.Context) {
 	d.dev.mu.Unlock()
 }
 
+// closeListeners refuses what waits for an answer, and lets nothing come after it.
 func (d *driver) closeListeners() {
 	d.mu.Lock()
 	d.closed = true
-	ls := d.listeners
-	d.listeners = nil
+	ls := make([]*listener, 0, len(d.listeners))
+	for l := range d.listeners {
+		ls = append(ls, l)
+	}
 	d.mu.Unlock()
-	for l := range ls {
+	for _, l := range ls {
 		l.shut(true)
 	}
+}
+
+func (d *driver) forget(l *listener) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.listeners, l)
 }

@@ -38,14 +38,22 @@ func (m *Mutex) Lock() {
 func (m *Mutex) lockSlow() {
 	m.turn.Lock()
 	for i := 1; !m.word.CompareAndSwap(free, held); i++ {
-		if m.word.Load() == heldLong {
-			m.long.Lock()
-			m.long.Unlock() //nolint:staticcheck // to have waited is all
-		} else if i%spins == 0 {
-			runtime.Gosched()
+		if i%spins == 0 || m.word.Load() == heldLong {
+			m.Yield()
 		}
 	}
 	m.turn.Unlock()
+}
+
+// Yield lets others run, until a long section that is under way ends: it is for those who try
+// again and again to take the lock, or to see it free.
+func (m *Mutex) Yield() {
+	if m.word.Load() == heldLong {
+		m.long.Lock()
+		m.long.Unlock() //nolint:staticcheck // to have waited is all
+		return
+	}
+	runtime.Gosched()
 }
 
 // TryLock takes the lock if it is free.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
 
@@ -57,6 +58,7 @@ type CQ struct {
 // The parts of CQ.word: a lock bit, and positions that count on modulo 2^31.
 const (
 	cqLocked  = 1
+	cqSpins   = 32 // looks at the lock before yielding
 	cqPosBits = 31
 	cqPosMask = 1<<cqPosBits - 1
 )
@@ -85,14 +87,14 @@ func (c *CQ) lockSlow() uint64 {
 		if w := c.word.Load(); w&cqLocked == 0 && c.word.CompareAndSwap(w, w|cqLocked) {
 			return w
 		}
-		if i%lockSpins == 0 {
+		if i%cqSpins == 0 {
 			runtime.Gosched()
 		}
 	}
 }
 
 // unlock publishes the head and tail and releases the lock.
-func (c *CQ) unlock(head, tail uint32) { storeReleaseWord(&c.word, cqWord(head, tail)) }
+func (c *CQ) unlock(head, tail uint32) { fastlock.StoreRelease64(&c.word, cqWord(head, tail)) }
 
 // count is the number of queued completions between two positions.
 func count(head, tail uint32) int { return int((tail - head) & cqPosMask) }

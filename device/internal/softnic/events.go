@@ -1,6 +1,10 @@
 package softnic
 
-import "sync"
+import (
+	"reflect"
+	"runtime"
+	"sync"
+)
 
 // Events delivers one object's events in order, one at a time, with no lock held and in no
 // caller's stack: a goroutine starts when there is something to deliver and ends
@@ -11,11 +15,12 @@ type Events[T any] struct {
 
 	mu      sync.Mutex
 	queue   []T
-	running bool
+	running bool // there is a goroutine
+	calling bool // it is in Do
 	closed  bool
 }
 
-// Post queues an event. After Close it does nothing and returns false.
+// Post queues an event. After Close or Finish it does nothing and returns false.
 func (e *Events[T]) Post(ev T) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -42,6 +47,27 @@ func (e *Events[T]) Close() []T {
 	return q
 }
 
+// Finish delivers what is queued and lets nothing follow. It does so in the caller's stack,
+// unless a call is in progress: that is not waited for, and goes on to the rest if it is not the
+// caller's own, in which case there is nobody left to tell.
+func (e *Events[T]) Finish() {
+	e.mu.Lock()
+	e.closed = true
+	if e.calling {
+		if calledFrom() {
+			e.queue = nil
+		}
+		e.mu.Unlock()
+		return
+	}
+	rest := e.queue
+	e.queue = nil
+	e.mu.Unlock()
+	for _, ev := range rest {
+		e.Do(ev)
+	}
+}
+
 func (e *Events[T]) run() {
 	ended := false
 	defer func() {
@@ -52,7 +78,8 @@ func (e *Events[T]) run() {
 	}()
 	for {
 		e.mu.Lock()
-		if len(e.queue) == 0 {
+		e.calling = len(e.queue) > 0
+		if !e.calling {
 			e.running, e.queue = false, nil
 			ended = true
 			e.mu.Unlock()
@@ -61,6 +88,29 @@ func (e *Events[T]) run() {
 		ev := e.queue[0]
 		e.queue = e.queue[1:]
 		e.mu.Unlock()
-		e.Do(ev)
+		deliver(func() { e.Do(ev) })
+	}
+}
+
+// deliver is the frame by which calledFrom knows a callback's stack.
+//
+//go:noinline
+func deliver(call func()) { call() }
+
+var deliverEntry = reflect.ValueOf(deliver).Pointer()
+
+// calledFrom reports whether a callback is on the caller's stack.
+func calledFrom() bool {
+	var pcs [64]uintptr
+	for skip := 2; ; skip += len(pcs) {
+		n := runtime.Callers(skip, pcs[:])
+		for _, pc := range pcs[:n] {
+			if f := runtime.FuncForPC(pc - 1); f != nil && f.Entry() == deliverEntry {
+				return true
+			}
+		}
+		if n < len(pcs) {
+			return false
+		}
 	}
 }

@@ -1,8 +1,9 @@
 package softnic
 
 import (
-	"runtime"
 	"sync/atomic"
+
+	"kdapl/internal/fastlock"
 )
 
 // A Lane is the lock under which one direction of a connection moves: the sender's
@@ -17,7 +18,7 @@ import (
 // What must not happen under a lock, notifications and what follows from a fault, is
 // noted in the lane and runs after it is released.
 type Lane struct {
-	mu lock
+	mu fastlock.Mutex
 	// paused is set while the holder waits for other lanes' copies, and so copies nothing.
 	paused atomic.Bool
 	dirty  bool
@@ -140,18 +141,29 @@ func (l *Lane) later(d deed) {
 
 // waitFor returns when every copy that was in progress under other at the call is over. The
 // caller holds l, or no lane (nil), and copies nothing meanwhile.
+//
+// It must not simply take the other lane: two holders may wait for each other's. So one that waits
+// counts as idle.
 func (l *Lane) waitFor(other *Lane) {
-	if l == nil {
-		other.mu.Lock()
-		other.mu.Unlock()
-		return
-	}
-	// Two holders may wait for each other's lane: each counts as idle to the other.
 	for other != l && !other.paused.Load() {
 		if other.mu.TryLock() {
 			other.mu.Unlock()
 			return
 		}
-		runtime.Gosched()
+		other.mu.Yield()
 	}
+}
+
+// longCopy is the length from which a copy takes longer than to put a waiter to sleep.
+const longCopy = 64 << 10
+
+// copy is CopyVec for a message of n bytes.
+func (l *Lane) copy(dst, src Vec, n uint32) {
+	if n < longCopy {
+		CopyVec(dst, src)
+		return
+	}
+	l.mu.Stay()
+	CopyVec(dst, src)
+	l.mu.Move()
 }

@@ -76,6 +76,9 @@ func (c *Context) bindable(pd *PD, s *verbs.SGE, access verbs.Access) (*entry, V
 		return nil, BadKey
 	}
 	need := verbs.AccessMWBind
+	if access&verbs.AccessRemoteRead != 0 {
+		need |= localRead
+	}
 	if access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 {
 		need |= verbs.AccessLocalWrite
 	}
@@ -181,7 +184,7 @@ func (c *Context) register(l *Lane, q *QP, h *Head) verbs.Status {
 	if h.Access&verbs.AccessZeroBased != 0 {
 		base = 0
 	}
-	e.access, e.base = h.Access, base
+	e.access, e.base = rights(h.Access), base
 	if len(m.pieces) == 1 {
 		e.buf, e.size = m.pieces[0], uint64(len(m.pieces[0]))
 	} else {
@@ -197,31 +200,47 @@ func (c *Context) register(l *Lane, q *QP, h *Head) verbs.Status {
 	return verbs.StatusSuccess
 }
 
-// invalidate ends the key of a fast-registered region or a type 2 window, for the
-// owner's own request or, if remote, for one of the peer of q.
-func (c *Context) invalidate(l *Lane, q *QP, key uint32, remote bool) Verdict {
-	c.mem.Lock()
+// invalidatable finds the entry of a key that the owner's own request or, if remote, one of
+// the peer of q may end: that of a fast-registered region or a type 2 window. The caller holds mem.
+func (c *Context) invalidatable(q *QP, key uint32, remote bool) *entry {
 	e := c.keys.at(key)
 	if e == nil || key == 0 || e.key.Load() != key || e.pd != q.pd {
-		c.mem.Unlock()
+		return nil
+	}
+	if e.kind == kindMW2 && e.qp == q || e.kind == kindFast && e.windows == 0 && !(remote && e.access&remoteRights == 0) {
+		return e
+	}
+	return nil
+}
+
+func (c *Context) canInvalidate(q *QP, key uint32, remote bool) Verdict {
+	c.mem.Lock()
+	defer c.mem.Unlock()
+	if c.invalidatable(q, key, remote) == nil {
 		return BadInvalidate
 	}
+	return Accepted
+}
+
+// invalidate ends a key and waits for the accesses under it. The caller holds l.
+func (c *Context) invalidate(l *Lane, q *QP, key uint32, remote bool) Verdict {
+	c.mem.Lock()
+	e := c.invalidatable(q, key, remote)
 	c.mem.Unlock()
+	if e == nil {
+		return BadInvalidate
+	}
 	c.hold(l, e)
 	defer c.let(e)
 	c.mem.Lock()
-	if e.key.Load() != key || e.pd != q.pd {
+	if c.invalidatable(q, key, remote) != e {
 		c.mem.Unlock()
 		return BadInvalidate
 	}
-	switch {
-	case e.kind == kindMW2 && e.qp == q:
+	if e.kind == kindMW2 {
 		e.mw.release()
-	case e.kind == kindFast && e.windows == 0 && !(remote && e.access&remoteRights == 0):
+	} else {
 		e.key.Store(0)
-	default:
-		c.mem.Unlock()
-		return BadInvalidate
 	}
 	c.mem.Unlock()
 	e.quiesce(l)

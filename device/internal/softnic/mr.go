@@ -9,8 +9,19 @@ import (
 // remoteRights are those that make a key worth telling to a peer.
 const remoteRights = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
 
-// allRights is every right there is.
-const allRights = remoteRights | verbs.AccessLocalWrite | verbs.AccessMWBind | verbs.AccessZeroBased
+// allRights is every right that a region can be asked for.
+const allRights = remoteRights | verbs.AccessLocalWrite | verbs.AccessMWBind | verbs.AccessZeroBased | verbs.AccessNoLocalRead
+
+// localRead stands in an entry for the right that AccessNoLocalRead withholds.
+const localRead verbs.Access = 1 << 7
+
+// rights are the ones that an entry has, for the access that was asked for.
+func rights(a verbs.Access) verbs.Access {
+	if a&verbs.AccessNoLocalRead == 0 {
+		a |= localRead
+	}
+	return a
+}
 
 // checkAccess checks rights for a region. Remote write and atomic need local write, as IBTA wants.
 func (c *Context) checkAccess(a verbs.Access) error {
@@ -89,7 +100,7 @@ func (pd *PD) RegMR(buf []byte, iova uint64, access verbs.Access) (verbs.MR, err
 		return nil, err
 	}
 	e := m.e
-	e.kind, e.pd, e.access, e.base, e.size, e.buf = kindMR, pd, access, iova, uint64(len(buf)), buf
+	e.kind, e.pd, e.access, e.base, e.size, e.buf = kindMR, pd, rights(access), iova, uint64(len(buf)), buf
 	c.mem.Lock()
 	e.key.Store(c.keys.draw(e))
 	c.mem.Unlock()

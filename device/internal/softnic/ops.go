@@ -22,11 +22,11 @@ type opInfo struct {
 }
 
 var ops = [...]opInfo{
-	verbs.OpSend:          {classSend, 0, 0},
-	verbs.OpSendImm:       {classSend, verbs.CapSendImm, 0},
-	verbs.OpSendInval:     {classSend, verbs.CapSendInval, 0},
-	verbs.OpRDMAWrite:     {classWrite, 0, 0},
-	verbs.OpRDMAWriteImm:  {classWrite, verbs.CapWriteImm, 0},
+	verbs.OpSend:          {classSend, 0, localRead},
+	verbs.OpSendImm:       {classSend, verbs.CapSendImm, localRead},
+	verbs.OpSendInval:     {classSend, verbs.CapSendInval, localRead},
+	verbs.OpRDMAWrite:     {classWrite, 0, localRead},
+	verbs.OpRDMAWriteImm:  {classWrite, verbs.CapWriteImm, localRead},
 	verbs.OpRDMARead:      {classRead, 0, verbs.AccessLocalWrite},
 	verbs.OpRDMAReadInval: {classRead, verbs.CapReadInval, verbs.AccessLocalWrite},
 	verbs.OpFetchAdd:      {classAtomic, verbs.CapAtomics, verbs.AccessLocalWrite},

@@ -248,6 +248,9 @@ func (q *QP) Modify(to verbs.QPState) error {
 
 // advance moves a QP towards use.
 func (q *QP) advance(to verbs.QPState) error {
+	if err := q.ctx.Usable(); err != nil {
+		return err
+	}
 	q.ctl.Lock()
 	if q.dead {
 		q.ctl.Unlock()
@@ -331,7 +334,6 @@ func (q *QP) Destroy() error {
 	q.dead = true
 	link := q.link
 	q.ctl.Unlock()
-	q.events.Close()
 	if link != nil {
 		q.End(link, verbs.ConnDisconnected, nil)
 	}
@@ -349,6 +351,7 @@ func (q *QP) Destroy() error {
 	q.wire.Close()
 	q.ctx.unbindAll(q)
 	q.ctx.removeQP(q)
+	q.events.Finish()
 	return nil
 }
 

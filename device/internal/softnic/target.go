@@ -79,7 +79,7 @@ func (q *QP) TargetSend(l *Lane, h *Head, src Vec) Verdict {
 		return NotReady
 	}
 	if h.Op == verbs.OpSendInval {
-		if v := q.ctx.invalidate(l, q, h.InvKey, true); v != Accepted {
+		if v := q.ctx.canInvalidate(q, h.InvKey, true); v != Accepted {
 			q.untake(l, r)
 			return v
 		}
@@ -97,8 +97,15 @@ func (q *QP) TargetSend(l *Lane, h *Head, src Vec) Verdict {
 		q.pushRecv(l, r.id, packWhat(verbs.OpRecv, st, verbs.CompletionRecvQueue), 0, 0)
 		return v
 	}
-	CopyVec(dst, src)
+	l.copy(dst, src, n)
 	dst.release()
+	if h.Op == verbs.OpSendInval {
+		// The memory of both sides is let go by now: this may wait for other lanes.
+		if v := q.ctx.invalidate(l, q, h.InvKey, true); v != Accepted {
+			q.untake(l, r)
+			return v
+		}
+	}
 	q.takeRecv()
 	tags, f := recvTags(h)
 	q.pushRecv(l, r.id, packWhat(verbs.OpRecv, verbs.StatusSuccess, f), n, tags)
@@ -128,7 +135,7 @@ func (q *QP) TargetWrite(l *Lane, h *Head, src Vec) Verdict {
 			}
 			return v
 		}
-		copyWord(dst, src)
+		l.copyRDMA(dst, src, n)
 		dst.release()
 	}
 	if h.Op == verbs.OpRDMAWriteImm {
@@ -153,7 +160,7 @@ func (q *QP) TargetRead(l *Lane, h *Head, dst Vec) Verdict {
 	if v != Accepted {
 		return v
 	}
-	copyWord(dst, src)
+	l.copyRDMA(dst, src, n)
 	src.release()
 	return Accepted
 }

@@ -3,6 +3,8 @@ package softnic
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"kdapl/internal/fastlock"
 )
 
 // Vec is resolved memory: one piece, or a list of them in the lane. It is good only as long as
@@ -89,14 +91,14 @@ func word(b []byte) *atomic.Uint64 {
 	return (*atomic.Uint64)(p)
 }
 
-// copyWord is CopyVec for RDMA, where an aligned word is read and written
+// copyRDMA is copy for RDMA, where an aligned word is read and written
 // at once, and after what was written before it: a consumer may watch it with sync/atomic.
-func copyWord(dst, src Vec) {
+func (l *Lane) copyRDMA(dst, src Vec, n uint32) {
 	if len(dst.one) == 8 && len(src.one) == 8 {
 		if d, s := word(dst.one), word(src.one); d != nil && s != nil {
-			storeReleaseWord(d, s.Load())
+			fastlock.StoreRelease64(d, s.Load())
 			return
 		}
 	}
-	CopyVec(dst, src)
+	l.copy(dst, src, n)
 }
