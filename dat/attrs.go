@@ -6,6 +6,9 @@ import (
 	"kdapl/verbs"
 )
 
+// ibExtensionVersion is the version of dat_ib_extensions.h whose operations exist here.
+const ibExtensionVersion = 209
+
 // attributes tells an adapter's attributes in DAT's terms.
 func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 	ia := IAAttr{
@@ -42,6 +45,9 @@ func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 		MaxRDMAReadPerEPOutGuaranteed: true,
 		ZBSupported:                   d.Can(verbs.CapZeroBased),
 	}
+	if d.Can(verbs.CapAtomics) || d.Can(verbs.CapWriteImm) {
+		ia.Extension, ia.ExtensionVersion = ExtensionIB, ibExtensionVersion
+	}
 	scope := RMRScopePZ
 	if d.Can(verbs.CapMW1 | verbs.CapMW2) {
 		scope = RMRScopeAny
@@ -64,7 +70,7 @@ func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 		CompletionFlagsSupported:      flags,
 		ThreadSafe:                    true,
 		MaxPrivateDataSize:            d.MaxPrivateData,
-		EPCreator:                     EPCreatorNever,
+		EPCreator:                     EPCreatorIfAsked,
 		PZSupport:                     PZUnique,
 		UpcallPolicy:                  UpcallMany,
 		OptimalBufferAlignment:        OptimalAlignment,
@@ -94,6 +100,9 @@ func providerSpecific(d *verbs.Attr) []NamedAttr {
 		meaning = "SOURCE_REUSABLE"
 	}
 	return []NamedAttr{
+		// C programs of the OpenIB providers ask for these two.
+		{AttrRDMARead, "TRUE"},
+		{AttrImmediate, truth(d.Can(verbs.CapWriteImm))},
 		{AttrCompletionMeaning, meaning},
 		{AttrSolicitedKnown, truth(d.Can(verbs.CapSolicited))},
 		{AttrReceiverNotReady, truth(d.Can(verbs.CapRNR))},
@@ -102,6 +111,10 @@ func providerSpecific(d *verbs.Attr) []NamedAttr {
 
 // The names of this provider's specific attributes.
 const (
+	// AttrRDMARead: TRUE if RDMA reads work.
+	AttrRDMARead = "DAT_IB_RDMA_READ"
+	// AttrImmediate: TRUE if RDMA writes with immediate data work.
+	AttrImmediate = "DAT_IB_IMMED_DATA"
 	// AttrCompletionMeaning: what a successful send or RDMA write completion means. REMOTE_ACKED: it
 	// is placed at the peer, and the peer accepted it. SOURCE_REUSABLE: the source may be
 	// reused; a refusal shows as the end of the connection.

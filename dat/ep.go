@@ -450,7 +450,13 @@ func (ep *EP) Modify(mask EPMask, p EPParam) error {
 	if !idle {
 		return ep.fail(op, InvalidState, s.Subtype(), nil, "receives are posted; modify before posting them")
 	}
-	return ep.configure(op, pz, recv, request, connect, attr)
+	if err := ep.configure(op, pz, recv, request, connect, attr); err != nil {
+		return err
+	}
+	if pz != nil && connect != nil {
+		ep.advance(causeConfigure, nil) // leaves the UNCONFIGURED states
+	}
+	return nil
 }
 
 // EPStatus is what Status tells.

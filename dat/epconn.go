@@ -31,44 +31,71 @@ type ConnectConfig struct {
 // too much private data (ARG5), unknown flags (ARG8). MODEL_NOT_SUPPORTED: QoS or multipath that
 // the adapter lacks. INVALID_ADDRESS: an address or qualifier that the adapter cannot reach by its kind.
 func (ep *EP) Connect(remote netip.Addr, qual uint64, cfg ConnectConfig) error {
-	const op = "ep_connect"
+	return ep.connectTo("ep_connect", InvalidArg4, verbs.Address{IP: remote, Port: qual}, cfg)
+}
+
+// DupConnect starts a connection to where another EP is connected to (dat_ep_dup_connect). dup is not
+// affected. For the rest see Connect.
+//
+// INVALID_HANDLE: dup was freed. INVALID_STATE: dup is not connected (its state).
+// INVALID_PARAMETER (ARG3): Timeout.
+func (ep *EP) DupConnect(dup *EP, cfg ConnectConfig) error {
+	const op = "ep_dup_connect"
 	if ep.gone() {
 		return ep.errGone(op)
 	}
-	peer := verbs.Address{IP: remote, Port: qual}
-	fail := func(t Type, sub Subtype, cause error, hint string) error {
-		e := ep.fail(op, t, sub, cause, hint)
+	if dup.gone() {
+		return ep.fail(op, InvalidHandle, InvalidHandle2, nil, "the EP to duplicate was freed")
+	}
+	dup.mu.Lock()
+	remote, s := dup.conn.remote, dup.loadState()
+	dup.mu.Unlock()
+	if !s.connected() {
+		return ep.fail(op, InvalidState, s.Subtype(), nil, dup.String()+" is not connected")
+	}
+	return ep.connectTo(op, InvalidArg3, remote, cfg)
+}
+
+// CommonConnect starts a connection to a socket address, where a CSP listens (dat_ep_common_connect). For the
+// rest see Connect. INVALID_PARAMETER (ARG3): Timeout.
+func (ep *EP) CommonConnect(remote netip.AddrPort, cfg ConnectConfig) error {
+	return ep.connectTo("ep_common_connect", InvalidArg3, verbs.Address{IP: remote.Addr(), Port: uint64(remote.Port())}, cfg)
+}
+
+// connectTo is the one connect. timeoutArg is the subtype for a bad timeout.
+func (ep *EP) connectTo(op string, timeoutArg Subtype, peer verbs.Address, cfg ConnectConfig) error {
+	if ep.gone() {
+		return ep.errGone(op)
+	}
+	fail := func(t Type, sub Subtype, hint string) error {
+		e := ep.fail(op, t, sub, nil, hint)
 		e.Peer = peer.String()
 		return e
 	}
 	switch {
-	case !remote.IsValid():
-		return fail(InvalidParameter, InvalidArg2, nil, "no address")
+	case !peer.IP.IsValid():
+		return fail(InvalidParameter, InvalidArg2, "no address")
 	case cfg.Timeout == 0 || cfg.Timeout < Infinite:
-		return fail(InvalidParameter, InvalidArg4, nil, "a Timeout above 0, or Infinite, is needed")
+		return fail(InvalidParameter, timeoutArg, "a Timeout above 0, or Infinite, is needed")
 	case len(cfg.PrivateData) > ep.ia.provider.MaxPrivateDataSize:
-		return fail(InvalidParameter, InvalidArg5, nil, fmt.Sprintf("%d bytes of private data, at most %d are possible", len(cfg.PrivateData), ep.ia.provider.MaxPrivateDataSize))
+		return fail(InvalidParameter, InvalidArg5, fmt.Sprintf("%d bytes of private data, at most %d are possible", len(cfg.PrivateData), ep.ia.provider.MaxPrivateDataSize))
 	case cfg.QoS&^ep.ia.provider.QoSSupported != 0:
-		return fail(ModelNotSupported, NoSubtype, nil, fmt.Sprintf("quality of service %v is not offered", cfg.QoS))
+		return fail(ModelNotSupported, NoSubtype, fmt.Sprintf("quality of service %v is not offered", cfg.QoS))
 	case cfg.Flags == ConnectMultipathRequired && !ep.ia.provider.SupportsMultipath:
-		return fail(ModelNotSupported, NoSubtype, nil, "the adapter has no multipath")
+		return fail(ModelNotSupported, NoSubtype, "the adapter has no multipath")
 	case cfg.Flags > ConnectMultipathRequired:
-		return fail(InvalidParameter, InvalidArg8, nil, fmt.Sprintf("unknown flags %v", cfg.Flags))
+		return fail(InvalidParameter, InvalidArg8, fmt.Sprintf("unknown flags %v", cfg.Flags))
 	}
 	ep.ctl.Lock()
 	defer ep.ctl.Unlock()
 	if err := ep.leaveUnconnected(op, causeConnect); err != nil {
 		return err
 	}
-	timeout := cfg.Timeout
-	if timeout == Infinite {
-		timeout = 0
-	}
 	ep.mu.Lock()
 	ep.conn.remote = peer
 	ep.mu.Unlock()
 	err := ep.qp.Connect(verbs.ConnParams{
-		Remote: peer, PrivateData: cfg.PrivateData, Timeout: timeout,
+		Remote: peer, PrivateData: cfg.PrivateData, Timeout: max(cfg.Timeout, 0), // 0 is no limit there
 		ReadsIn: ep.attr.MaxRDMAReadIn, ReadsOut: ep.attr.MaxRDMAReadOut,
 	})
 	if err == nil {

@@ -26,6 +26,8 @@ type EVDConfig struct {
 	Policy UpcallPolicy
 	// Upcall is the function; it is required if Policy makes upcalls.
 	Upcall UpcallFunc
+	// CNO is triggered by events that notify (dat_evd_create); nil is none.
+	CNO *CNO
 	// Memory supplies zeroed memory for the queue, of at least size bytes, aligned to 8 or
 	// better to 64; nil is the Go heap. It is called at creation and each time that the queue is
 	// moved; memory that was given earlier must stay readable until the EVD is freed, and is
@@ -52,8 +54,10 @@ type EVD struct {
 
 	up    upcalls
 	fn    UpcallFunc
-	epoch uint32        // changes with each teardown
-	torn  chan struct{} // closed when no old activation runs; nil if nobody waits for that
+	// oldBelow: activations with a lower number, in order of their beginning, are older than the
+	// last teardown.
+	oldBelow uint64
+	torn     chan struct{} // closed when no old activation runs; nil if nobody waits for that
 
 	qlen     int // room for events that are not reserved
 	reserved int // room for DTO completions
@@ -70,7 +74,8 @@ type EVD struct {
 	releases         []func()
 
 	waiter   waiter
-	disabled bool // does not trigger a CNO
+	cno      *CNO
+	disabled bool // does not trigger the CNO
 
 	counters evdCounters
 }
@@ -84,7 +89,8 @@ const (
 // evdCounters are the EVD's own counts, for Query.
 type evdCounters struct {
 	direct                   uint64 // events that went from the CQ to a dequeuer without a slot
-	upcalls, starts, refused uint64
+	upcalls, refused         uint64
+	starts, ends             uint64 // activations that have begun, and that have ended
 }
 
 // EVDCounters tell what happened at an EVD since it was created.
@@ -111,6 +117,8 @@ type EVDParam struct {
 	Upcall UpcallFunc
 	// Streams are the streams of its creation.
 	Streams Stream
+	// CNO is the one that the EVD triggers.
+	CNO *CNO
 	// State is uDAPL's view: enabled, waitable, kind of notification.
 	State EVDState
 	// Counters are the EVD's counts.
@@ -136,6 +144,8 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 		return nil, ia.fail(op, InvalidParameter, InvalidArg3, nil, fmt.Sprintf("unknown policy %v", cfg.Policy))
 	case cfg.Policy.Live() && cfg.Upcall == nil:
 		return nil, ia.fail(op, InvalidParameter, InvalidArg4, nil, fmt.Sprintf("policy %v needs an Upcall", cfg.Policy))
+	case cfg.CNO != nil && (cfg.CNO.gone() || cfg.CNO.ia != ia):
+		return nil, ia.fail(op, InvalidHandle, InvalidHandleCNO, nil, "the CNO was freed, or is of another IA")
 	case cfg.Streams == 0 || !ia.provider.EVDStreamMergingSupported.Allows(cfg.Streams):
 		return nil, ia.fail(op, InvalidParameter, InvalidArg5, nil, fmt.Sprintf("streams %v cannot be merged", cfg.Streams))
 	}
@@ -145,6 +155,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	if cfg.Policy == UpcallTeardown {
 		e.up.policy = UpcallDisable
 	}
+	e.discs.exact = ia.device.Attr().Can(verbs.CapSolicited)
 	e.run = e.activate
 	e.waiter.wake = make(chan struct{}, 1)
 	if e.memory == nil {
@@ -170,6 +181,12 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 			e.cq.Destroy()
 		}
 		return nil, ia.full(op, ResourceTEVD)
+	}
+	if cfg.CNO != nil {
+		if err := e.setCNO(op, cfg.CNO); err != nil {
+			e.Free()
+			return nil, err
+		}
 	}
 	if e.up.policy.Live() {
 		e.pump() // primes the CQ's notification
@@ -244,6 +261,7 @@ func (e *EVD) Query() (EVDParam, error) {
 		Policy:  e.up.policy,
 		Upcall:  e.fn,
 		Streams: e.streams,
+		CNO:     e.cno,
 		State:   e.stateLocked(),
 		Counters: EVDCounters{
 			Events: a.ring.Tail() + uint64(a.n) + e.counters.direct, Upcalls: e.counters.upcalls,
@@ -411,11 +429,14 @@ func (e *EVD) destroy(a *after) {
 	e.freed.Store(true)
 	e.status.Or(evdFreed)
 	e.up.policy = UpcallDisable
+	cno := e.cno
+	e.cno = nil
 	e.publish(a)
 	a.ring.Freeze()
 	empty, _ := evring.New(evring.Alloc(1), 1, a.ring.Tail())
 	e.ring.Store(empty)
 	a.ring.Unlock(0)
+	cno.forget(e)
 	if e.cq != nil {
 		e.cq.Destroy()
 	}
@@ -433,8 +454,8 @@ func (e *EVD) errFreed(op string) error {
 
 func (e *EVD) freedOrNil() bool { return e == nil || e.ia == nil || e.freed.Load() }
 
-// Enable lets the EVD trigger its CNO (dat_evd_enable). It changes nothing else: events are queued and
-// waited for as before. It does not block.
+// Enable lets the EVD trigger its CNO (dat_evd_enable); events that are queued trigger it at once. It changes
+// nothing else: events are queued and waited for as before. It does not block.
 func (e *EVD) Enable() error { return e.setDisabled("evd_enable", false) }
 
 // Disable stops the EVD from triggering its CNO (dat_evd_disable). It does not block.
@@ -446,6 +467,9 @@ func (e *EVD) setDisabled(op string, v bool) error {
 	}
 	var a after
 	e.begin(&a)
+	if e.disabled && !v && e.cno != nil && a.ring.Len()+a.n > 0 {
+		a.trigger = e.cno
+	}
 	e.disabled = v
 	e.end(&a)
 	return nil

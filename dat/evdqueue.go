@@ -25,6 +25,7 @@ type after struct {
 
 	start    int // activations to start
 	wake     bool
+	trigger  *CNO
 	torn     chan struct{} // to be closed
 	again    bool          // the CQ holds more than this section took
 	overflow bool          // to be reported to the IA
@@ -97,7 +98,7 @@ func (e *EVD) end(a *after) {
 
 // mustArm reports whether the CQ is to be armed and is not.
 func (e *EVD) mustArm() bool {
-	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked || e.draining > 0) {
+	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked || e.draining > 0 || e.cno != nil && !e.disabled) {
 		return false
 	}
 	return !e.armed || !e.armedNext && (e.draining > 0 || e.discs.arm() == verbs.ArmNext)
@@ -105,7 +106,7 @@ func (e *EVD) mustArm() bool {
 
 // arrived tells the upcall machine and the waiter of the events that were appended.
 func (e *EVD) arrived(a *after) {
-	if !e.up.policy.Live() && e.up.running == 0 && !e.waiter.parked {
+	if !e.up.policy.Live() && e.up.running == 0 && !e.waiter.parked && e.cno == nil {
 		// What the machine and the waiter would come to.
 		e.up.pending = e.up.pending && !a.wasEmpty || a.notifying
 		a.appended, a.notifying = false, false
@@ -122,6 +123,9 @@ func (e *EVD) arrived(a *after) {
 	if e.waiter.parked && a.notifying && a.ring.Len()+a.n >= e.waiter.threshold {
 		a.wake = true
 	}
+	if e.cno != nil && !e.disabled && a.notifying {
+		a.trigger = e.cno
+	}
 	a.appended, a.notifying = false, false
 }
 
@@ -132,6 +136,9 @@ func (e *EVD) settle(a *after) {
 	}
 	if a.wake {
 		e.waiter.signal()
+	}
+	if a.trigger != nil {
+		a.trigger.trigger(e)
 	}
 	if a.torn != nil {
 		close(a.torn)
@@ -340,7 +347,7 @@ func (e *EVD) PostSE(value uint64) error {
 	if e.cq == nil {
 		r := e.ring.Load()
 		r.Lock()
-		if !r.Frozen() && !e.up.policy.Live() && !e.waiter.parked && r.Len() < min(e.qlen, r.Cap()) && !r.Old() {
+		if !r.Frozen() && !e.up.policy.Live() && !e.waiter.parked && e.cno == nil && r.Len() < min(e.qlen, r.Cap()) && !r.Old() {
 			// Nobody to notify: what end would do comes down to this.
 			ev.store(r.Slot(0))
 			e.up.pending = true

@@ -150,7 +150,7 @@ func (ev *Event) Connection() ConnectionData {
 type RequestData struct {
 	// CR is the request, to be accepted or rejected.
 	CR *CR
-	// ServicePoint is where it arrived: a *PSP.
+	// ServicePoint is where it arrived: a *PSP or *CSP; nil for an RSP's, which is gone.
 	ServicePoint Object
 	// ConnQual is the connection qualifier that the peer named.
 	ConnQual uint64
@@ -164,7 +164,7 @@ func (ev *Event) Request() RequestData {
 	if cr == nil || ev.Number != ConnectionRequest {
 		return RequestData{}
 	}
-	return RequestData{CR: cr, ServicePoint: cr.servicePoint(), ConnQual: cr.connQual, Truncated: ev.flags&evTruncated != 0}
+	return RequestData{CR: cr, ServicePoint: cr.sp, ConnQual: cr.connQual, Truncated: ev.flags&evTruncated != 0}
 }
 
 // AsyncData is the data of an asynchronous event (DAT_ASYNCH_ERROR_EVENT_DATA).

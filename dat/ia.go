@@ -228,6 +228,7 @@ func (ia *IA) discardEVD() (*EVD, error) {
 	e = &EVD{streams: StreamDTO | StreamRMRBind, qlen: 1, draining: 1}
 	e.base = base{self: e, ia: ia, kind: HandleEVD}
 	e.memory = func(int) ([]byte, func()) { return nil, nil }
+	e.discs.exact = true // nobody is notified
 	e.run = e.activate
 	e.waiter.wake = make(chan struct{}, 1)
 	ring, release, err := e.newRing(1, 0)
@@ -398,6 +399,9 @@ func (ia *IA) cascade(ctx context.Context) error {
 	for _, o := range evds {
 		o.(*EVD).abort()
 	}
+	for _, o := range ia.objects.live(HandleCNO) {
+		o.(*CNO).abort()
+	}
 	for _, kind := range cascadeOrder {
 		if kind == HandleEVD {
 			// Nothing feeds the EVDs any more. Those who run upcalls are awaited before their EVDs go.
@@ -427,8 +431,7 @@ func (ia *IA) cascade(ctx context.Context) error {
 func (e *EVD) abort() {
 	var a after
 	e.begin(&a)
-	e.up = e.up.teardown()
-	e.epoch++
+	e.tearDown()
 	a.ring.Turn()
 	e.waiter.unwaitable = true
 	e.abortWait(&a, e.fail("evd_wait", Abort, NoSubtype, nil, "the IA was closed"))

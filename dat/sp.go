@@ -4,9 +4,104 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"kdapl/verbs"
 )
+
+// service is what the three kinds of service points share: a listener that makes connection
+// requests of what arrives.
+type service struct {
+	base
+	evd *EVD
+
+	mu       sync.Mutex
+	listener verbs.Listener
+	local    verbs.Address // as it was asked for, then as it is
+}
+
+// listen checks the EVD, registers the object and starts to listen.
+func (s *service) listen(op string, onRequest func(verbs.ConnRequest)) error {
+	ia, e := s.ia, s.evd
+	switch {
+	case e.freedOrNil() || e.ia != ia || e.streams&StreamConnectionRequest == 0:
+		return ia.fail(op, InvalidHandle, InvalidHandleEVDCR, nil, "the EVD was freed, is of another IA, or lacks StreamConnectionRequest")
+	case s.local.Port > ia.device.Attr().MaxPort:
+		return ia.fail(op, ConnQualUnavailable, NoSubtype, nil, fmt.Sprintf("qualifier %d, the adapter has 1 to %d", s.local.Port, ia.device.Attr().MaxPort))
+	}
+	if err := e.attach(op, 0, discNone); err != nil {
+		return err
+	}
+	if !ia.register(&s.base, ia.attr.MaxEPs) {
+		e.detach(0, discNone)
+		return ia.full(op, NoSubtype)
+	}
+	// Requests may come before Listen has returned: they find the object complete.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, err := ia.device.Listen(verbs.ListenConfig{Local: s.local, Request: onRequest})
+	if err != nil {
+		s.freed.Store(true)
+		ia.unregister(&s.base)
+		e.detach(0, discNone)
+		f := ia.deviceError(op, &ia.base, err).(*Error)
+		if errors.Is(err, verbs.ErrLimit) || errors.Is(err, verbs.ErrAddr) && s.kind != HandleCSP {
+			f.Type, f.Sub = ConnQualUnavailable, NoSubtype
+		}
+		if errors.Is(err, verbs.ErrAddrInUse) && s.kind == HandleCSP {
+			f.Type = PortInUse
+		}
+		f.Hint = s.local.String()
+		return f
+	}
+	s.listener, s.local = l, l.Addr()
+	return nil
+}
+
+// address is where the service point listens.
+func (s *service) address() verbs.Address {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.local
+}
+
+// stop ends the listening, once.
+func (s *service) stop() bool {
+	if !s.freed.CompareAndSwap(false, true) {
+		return false
+	}
+	s.mu.Lock()
+	l := s.listener
+	s.mu.Unlock()
+	if l != nil {
+		l.Close()
+	}
+	s.evd.detach(0, discNone)
+	s.ia.unregister(&s.base)
+	return true
+}
+
+// deliver makes a CR of a request and tells the consumer. ep is one that comes with it, or nil. false means
+// that the consumer could not be told; the request is still open then.
+func (s *service) deliver(req verbs.ConnRequest, sp Object, ep *EP) bool {
+	cr := &CR{req: req, sp: sp, ep: ep, connQual: s.address().Port}
+	cr.base = base{self: cr, ia: s.ia, kind: HandleCR}
+	if !s.ia.register(&cr.base, s.ia.attr.MaxEPs) {
+		return false
+	}
+	if !s.evd.post(&Event{Number: ConnectionRequest, ref: cr.ref}) {
+		cr.freed.Store(true)
+		s.ia.unregister(&cr.base)
+		return false
+	}
+	return true
+}
+
+// receiver is a service point to which a request can be handed.
+type receiver interface {
+	address() verbs.Address
+	onRequest(verbs.ConnRequest)
+}
 
 // PSPConfig describes a public service point (the arguments of dat_psp_create).
 type PSPConfig struct {
@@ -16,15 +111,15 @@ type PSPConfig struct {
 	// EVD receives a ConnectionRequest event for each request; it needs
 	// StreamConnectionRequest. Requests that find it full are refused.
 	EVD *EVD
-	// Flags say who makes the EP for a request.
+	// Flags say who makes the EP for a request: the consumer, who names it in Accept, or the provider; its
+	// EP comes with the CR, without PZ and EVDs, which Modify supplies.
 	Flags PSPFlags
 }
 
 // PSP is a public service point: a listener that takes any number of connection requests.
 type PSP struct {
-	base
-	cfg      PSPConfig
-	listener verbs.Listener
+	service
+	flags PSPFlags
 }
 
 // NewPSP creates a service point and starts to listen (dat_psp_create, dat_psp_create_any). It does not
@@ -32,48 +127,20 @@ type PSP struct {
 //
 // INVALID_HANDLE (EVD_CR): the EVD was freed, is of another IA, or lacks the stream.
 // CONN_QUAL_IN_USE: somebody listens there. CONN_QUAL_UNAVAILABLE: no qualifier is free, or the adapter
-// does not have this one. INVALID_PARAMETER (ARG4): unknown flags. MODEL_NOT_SUPPORTED: flags that the
-// provider's ep_creator excludes.
+// does not have this one. INVALID_PARAMETER (ARG4): unknown flags.
 func (ia *IA) NewPSP(cfg PSPConfig) (*PSP, error) {
 	const op = "psp_create"
 	if err := ia.check(op); err != nil {
 		return nil, err
 	}
-	switch {
-	case cfg.Flags != PSPConsumer && cfg.Flags != PSPProvider:
+	if cfg.Flags != PSPConsumer && cfg.Flags != PSPProvider {
 		return nil, ia.fail(op, InvalidParameter, InvalidArg4, nil, fmt.Sprintf("unknown flags %v", cfg.Flags))
-	case cfg.Flags == PSPProvider && ia.provider.EPCreator == EPCreatorNever:
-		return nil, ia.fail(op, ModelNotSupported, NoSubtype, nil, "the provider makes no EPs (ep_creator)")
-	case cfg.EVD.freedOrNil() || cfg.EVD.ia != ia || cfg.EVD.streams&StreamConnectionRequest == 0:
-		return nil, ia.fail(op, InvalidHandle, InvalidHandleEVDCR, nil, "the EVD was freed, is of another IA, or lacks StreamConnectionRequest")
-	case cfg.ConnQual > ia.device.Attr().MaxPort:
-		return nil, ia.fail(op, ConnQualUnavailable, NoSubtype, nil, fmt.Sprintf("qualifier %d, the adapter has 1 to %d", cfg.ConnQual, ia.device.Attr().MaxPort))
 	}
-	if err := cfg.EVD.attach(op, 0, discNone); err != nil {
+	p := &PSP{service: service{evd: cfg.EVD, local: verbs.Address{Port: cfg.ConnQual}}, flags: cfg.Flags}
+	p.base = base{self: p, ia: ia, kind: HandlePSP}
+	if err := p.listen(op, p.onRequest); err != nil {
 		return nil, err
 	}
-	p := &PSP{cfg: cfg}
-	p.base = base{self: p, ia: ia, kind: HandlePSP}
-	if !ia.register(&p.base, ia.attr.MaxEPs) {
-		cfg.EVD.detach(0, discNone)
-		return nil, ia.full(op, NoSubtype)
-	}
-	l, err := ia.device.Listen(verbs.ListenConfig{Local: verbs.Address{Port: cfg.ConnQual}, Request: p.onRequest})
-	if err != nil {
-		p.freed.Store(true)
-		ia.unregister(&p.base)
-		cfg.EVD.detach(0, discNone)
-		e := ia.deviceError(op, &ia.base, err).(*Error)
-		if errors.Is(err, verbs.ErrAddr) || errors.Is(err, verbs.ErrLimit) {
-			e.Type, e.Sub = ConnQualUnavailable, NoSubtype
-		}
-		e.Hint = fmt.Sprintf("qualifier %d", cfg.ConnQual)
-		return nil, e
-	}
-	ia.mu.Lock()
-	p.listener = l
-	p.cfg.ConnQual = l.Addr().Port
-	ia.mu.Unlock()
 	return p, nil
 }
 
@@ -82,9 +149,7 @@ func (p *PSP) ConnQual() uint64 {
 	if p == nil || p.ia == nil {
 		return 0
 	}
-	p.ia.mu.Lock()
-	defer p.ia.mu.Unlock()
-	return p.cfg.ConnQual
+	return p.address().Port
 }
 
 // PSPParam is what Query tells (DAT_PSP_PARAM).
@@ -99,34 +164,19 @@ func (p *PSP) Query() (PSPParam, error) {
 	if p.gone() {
 		return PSPParam{}, p.errGone("psp_query")
 	}
-	return PSPParam{ConnQual: p.ConnQual(), EVD: p.cfg.EVD, Flags: p.cfg.Flags}, nil
+	return PSPParam{ConnQual: p.ConnQual(), EVD: p.evd, Flags: p.flags}, nil
 }
 
 // Free ends the listening (dat_psp_free). Requests that were delivered stay valid; peers that come later are
 // refused. It does not block.
 func (p *PSP) Free() error {
-	if p.gone() || !p.destroy() {
+	if p.gone() || !p.stop() {
 		return p.errGone("psp_free")
 	}
 	return nil
 }
 
-func (p *PSP) abandon() { p.destroy() }
-
-func (p *PSP) destroy() bool {
-	if !p.freed.CompareAndSwap(false, true) {
-		return false
-	}
-	p.ia.mu.Lock()
-	l := p.listener
-	p.ia.mu.Unlock()
-	if l != nil {
-		l.Close()
-	}
-	p.cfg.EVD.detach(0, discNone)
-	p.ia.unregister(&p.base)
-	return true
-}
+func (p *PSP) abandon() { p.stop() }
 
 func (p *PSP) gone() bool { return p == nil || p.ia == nil || p.freed.Load() }
 
@@ -137,143 +187,251 @@ func (p *PSP) errGone(op string) error {
 	return p.errFreed(op)
 }
 
-// onRequest makes a CR of a peer's request and tells the consumer.
+// onRequest receives a peer's request.
 func (p *PSP) onRequest(req verbs.ConnRequest) {
-	cr := &CR{req: req, sp: p, connQual: req.Local().Port}
-	cr.base = base{self: cr, ia: p.ia, kind: HandleCR}
-	if p.gone() || !p.ia.register(&cr.base, p.ia.attr.MaxEPs) {
+	var ep *EP
+	if p.flags == PSPProvider && !p.gone() {
+		var err error
+		if ep, err = p.ia.makeEP(StateTentativeConnectionPending); err != nil {
+			req.Refuse()
+			return
+		}
+	}
+	if p.gone() || !p.deliver(req, p, ep) {
 		req.Refuse()
-		return
-	}
-	if !p.cfg.EVD.post(&Event{Number: ConnectionRequest, ref: cr.ref}) {
-		cr.drop()
+		ep.unmake()
 	}
 }
 
-// CR is a connection request that a service point received. It lives until it is accepted or
-// rejected.
-type CR struct {
-	base
-	req      verbs.ConnRequest
-	sp       *PSP
-	connQual uint64
-}
-
-func (cr *CR) servicePoint() Object { return cr.sp }
-
-// CRParam is what Query tells (DAT_CR_PARAM).
-type CRParam struct {
-	// RemoteAddress and RemotePortQual are the peer's.
-	RemoteAddress  netip.Addr
-	RemotePortQual uint64
-	// PrivateData is the peer's, valid until the CR is answered.
-	PrivateData []byte
-	// ReadsIn and ReadsOut are the read depths that the peer wishes, seen from here: what
-	// an EP's MaxRDMAReadIn and MaxRDMAReadOut would meet.
-	ReadsIn, ReadsOut int
-}
-
-// Query tells the request's parameters (dat_cr_query). It does not block.
-func (cr *CR) Query() (CRParam, error) {
-	if cr.gone() {
-		return CRParam{}, cr.errGone("cr_query")
+// makeEP makes an EP on behalf of the consumer, who is to configure it.
+func (ia *IA) makeEP(s EPState) (*EP, error) {
+	ep, err := ia.NewEP(EPConfig{})
+	if err == nil {
+		ep.state.Store(uint32(s))
 	}
-	r := cr.req
-	return CRParam{
-		RemoteAddress: r.Remote().IP, RemotePortQual: r.Remote().Port, PrivateData: r.PrivateData(),
-		ReadsIn: r.ReadsIn(), ReadsOut: r.ReadsOut(),
-	}, nil
+	return ep, err
 }
 
-// Accept accepts the request with an EP in StateUnconnected (dat_cr_accept). The EP goes to
-// StateCompletionPending; ConnectionEstablished or, if the peer is gone or the set-up fails,
-// ConnectionAcceptCompletionError follows on its Connect EVD. The CR is gone then. It does not
-// block.
+// unmake ends an EP that the consumer was not, or can no longer be, told of.
+func (ep *EP) unmake() {
+	if ep != nil {
+		ep.abandon()
+	}
+}
+
+// RSPConfig describes a reserved service point (the arguments of dat_rsp_create).
+type RSPConfig struct {
+	// ConnQual is the connection qualifier to listen on; 0 lets the provider pick a free one.
+	ConnQual uint64
+	// EP, in StateUnconnected, is reserved for the request. nil makes the provider supply one, in
+	// StateUnconfiguredReserved; Query tells it, and Modify supplies its PZ and EVDs.
+	EP *EP
+	// EVD receives the ConnectionRequest event; it needs StreamConnectionRequest.
+	EVD *EVD
+}
+
+// RSP is a reserved service point: a listener that takes one request, for one EP.
+type RSP struct {
+	service
+	ep    *EP
+	taken sync.Once
+}
+
+// NewRSP creates a service point for one request and starts to listen (dat_rsp_create). The EP is reserved
+// until the request comes or the RSP is freed. It does not block.
 //
-// INVALID_HANDLE (EP): nil, freed or of another IA. INVALID_STATE: the EP's state, or EP_NOTREADY
-// without PZ or Connect EVD. INVALID_PARAMETER (ARG3): too much private data. The CR stays valid
-// then.
-func (cr *CR) Accept(ep *EP, privateData []byte) error {
-	const op = "cr_accept"
-	switch {
-	case cr.gone():
-		return cr.errGone(op)
-	case ep.gone() || ep.ia != cr.ia:
-		return cr.fail(op, InvalidHandle, InvalidHandleEP, nil, "the EP is nil, was freed, or is of another IA")
-	case len(privateData) > cr.ia.provider.MaxPrivateDataSize:
-		return cr.tooLong(op, len(privateData), InvalidArg3)
+// INVALID_HANDLE (EP, EVD_CR). INVALID_STATE: the EP is not in StateUnconnected. CONN_QUAL_IN_USE,
+// CONN_QUAL_UNAVAILABLE: see NewPSP.
+func (ia *IA) NewRSP(cfg RSPConfig) (*RSP, error) {
+	const op = "rsp_create"
+	if err := ia.check(op); err != nil {
+		return nil, err
 	}
-	ep.ctl.Lock()
-	defer ep.ctl.Unlock()
-	before := ep.loadState()
-	if err := ep.leaveUnconnected(op, causeAccept); err != nil {
-		return err
+	ep, made := cfg.EP, cfg.EP == nil
+	if made {
+		var err error
+		if ep, err = ia.makeEP(StateUnconfiguredUnconnected); err != nil {
+			return nil, err
+		}
+	} else if ep.gone() || ep.ia != ia {
+		return nil, ia.fail(op, InvalidHandle, InvalidHandleEP, nil, "the EP was freed, or is of another IA")
 	}
-	if !cr.answer() {
-		ep.returnTo(before)
-		return cr.errGone(op)
+	before, ok := ep.advance(causeReserve, nil)
+	if !ok {
+		return nil, ep.fail(op, InvalidState, before.Subtype(), nil, "only an unconnected EP can be reserved")
 	}
-	err := cr.req.Accept(ep.qp, verbs.ConnParams{
-		PrivateData: privateData, ReadsIn: ep.attr.MaxRDMAReadIn, ReadsOut: ep.attr.MaxRDMAReadOut,
+	r := &RSP{service: service{evd: cfg.EVD, local: verbs.Address{Port: cfg.ConnQual}}, ep: ep}
+	r.base = base{self: r, ia: ia, kind: HandleRSP}
+	if err := r.listen(op, r.onRequest); err != nil {
+		ep.advance(causeUnreserve, nil)
+		if made {
+			ep.unmake()
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// ConnQual is the connection qualifier that the RSP listens on.
+func (r *RSP) ConnQual() uint64 {
+	if r == nil || r.ia == nil {
+		return 0
+	}
+	return r.address().Port
+}
+
+// RSPParam is what Query tells (DAT_RSP_PARAM).
+type RSPParam struct {
+	ConnQual uint64
+	EVD      *EVD
+	EP       *EP
+}
+
+// Query tells the RSP's parameters (dat_rsp_query). It does not block.
+func (r *RSP) Query() (RSPParam, error) {
+	if r.gone() {
+		return RSPParam{}, r.errGone("rsp_query")
+	}
+	return RSPParam{ConnQual: r.ConnQual(), EVD: r.evd, EP: r.ep}, nil
+}
+
+// Free ends the listening, and the reservation of the EP (dat_rsp_free). It does not block.
+//
+// INVALID_HANDLE: its request has come, and with it its end.
+func (r *RSP) Free() error {
+	if r.gone() || !r.destroy() {
+		return r.errGone("rsp_free")
+	}
+	return nil
+}
+
+func (r *RSP) abandon() { r.destroy() }
+
+func (r *RSP) destroy() bool {
+	ended := false
+	r.taken.Do(func() {
+		ended = r.stop()
+		r.ep.advance(causeUnreserve, nil)
 	})
-	switch {
-	case errors.Is(err, verbs.ErrPeerGone):
-		// DAT tells of that with an event, after the receives that were posted are flushed.
-		ep.advance(causeAcceptFailed, &verbs.ConnEvent{Kind: verbs.ConnAcceptFailed, Remote: cr.req.Remote(), Err: err})
-		ep.disconnectQP(false)
-	case err != nil:
-		cr.freed.Store(false)
-		ep.returnTo(before)
-		return cr.ia.deviceError(op, &cr.base, err)
-	}
-	cr.ia.unregister(&cr.base)
-	return nil
+	return ended
 }
 
-// Reject declines the request (dat_cr_reject); the peer sees ConnectionPeerRejected with the private
-// data. The CR is gone then. It does not block.
+func (r *RSP) gone() bool { return r == nil || r.ia == nil || r.freed.Load() }
+
+func (r *RSP) errGone(op string) error {
+	if r == nil || r.ia == nil {
+		return (&base{kind: HandleRSP}).errFreed(op)
+	}
+	return r.errFreed(op)
+}
+
+// onRequest receives the one request. Those that come after it are refused.
+func (r *RSP) onRequest(req verbs.ConnRequest) {
+	delivered := false
+	r.taken.Do(func() {
+		if r.gone() {
+			return
+		}
+		r.ep.advance(causeRequest, nil)
+		if delivered = r.deliver(req, nil, r.ep); !delivered {
+			r.ep.advance(causeReject, nil)
+		}
+		r.stop()
+	})
+	if !delivered {
+		req.Refuse()
+	}
+}
+
+// CSPConfig describes a common service point (the arguments of dat_csp_create).
+type CSPConfig struct {
+	// Address is the socket address to listen on: an address of the adapter, or none for its own, and a
+	// port, 0 for a free one.
+	Address netip.AddrPort
+	// EVD receives a ConnectionRequest event for each request; it needs StreamConnectionRequest.
+	EVD *EVD
+	// MakeEP makes each request come with an EP of the provider's, in StateUnconfiguredTentative,
+	// whose PZ and EVDs Modify supplies. Otherwise the consumer names one in Accept.
+	MakeEP bool
+}
+
+// CSP is a common service point: a listener on a socket address.
+type CSP struct {
+	service
+	cfg CSPConfig
+}
+
+// NewCSP creates a service point on a socket address and starts to listen (dat_csp_create); peers use
+// CommonConnect. It does not block.
 //
-// INVALID_PARAMETER (ARG2): too much private data; the CR stays valid.
-func (cr *CR) Reject(privateData []byte) error {
-	const op = "cr_reject"
-	switch {
-	case cr.gone():
-		return cr.errGone(op)
-	case len(privateData) > cr.ia.provider.MaxPrivateDataSize:
-		return cr.tooLong(op, len(privateData), InvalidArg2)
-	case !cr.answer():
-		return cr.errGone(op)
+// INVALID_HANDLE (EVD_CR). PORT_IN_USE. INVALID_ADDRESS: not an address of the adapter's.
+func (ia *IA) NewCSP(cfg CSPConfig) (*CSP, error) {
+	const op = "csp_create"
+	if err := ia.check(op); err != nil {
+		return nil, err
 	}
-	err := cr.req.Reject(privateData)
-	cr.ia.unregister(&cr.base)
-	if err != nil && !errors.Is(err, verbs.ErrPeerGone) {
-		return cr.ia.deviceError(op, &cr.base, err)
+	c := &CSP{service: service{evd: cfg.EVD, local: verbs.Address{IP: cfg.Address.Addr(), Port: uint64(cfg.Address.Port())}}, cfg: cfg}
+	c.base = base{self: c, ia: ia, kind: HandleCSP}
+	if err := c.listen(op, c.onRequest); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Address is where the CSP listens.
+func (c *CSP) Address() netip.AddrPort {
+	if c == nil || c.ia == nil {
+		return netip.AddrPort{}
+	}
+	a := c.address()
+	return netip.AddrPortFrom(a.IP, uint16(a.Port))
+}
+
+// CSPParam is what Query tells (DAT_CSP_PARAM).
+type CSPParam struct {
+	Address netip.AddrPort
+	EVD     *EVD
+	MakeEP  bool
+}
+
+// Query tells the CSP's parameters (dat_csp_query). It does not block.
+func (c *CSP) Query() (CSPParam, error) {
+	if c.gone() {
+		return CSPParam{}, c.errGone("csp_query")
+	}
+	return CSPParam{Address: c.Address(), EVD: c.evd, MakeEP: c.cfg.MakeEP}, nil
+}
+
+// Free ends the listening (dat_csp_free); see PSP.Free.
+func (c *CSP) Free() error {
+	if c.gone() || !c.stop() {
+		return c.errGone("csp_free")
 	}
 	return nil
 }
 
-func (cr *CR) tooLong(op string, n int, sub Subtype) error {
-	return cr.fail(op, InvalidParameter, sub, nil, fmt.Sprintf("%d bytes of private data, at most %d are possible", n, cr.ia.provider.MaxPrivateDataSize))
+func (c *CSP) abandon() { c.stop() }
+
+func (c *CSP) gone() bool { return c == nil || c.ia == nil || c.freed.Load() }
+
+func (c *CSP) errGone(op string) error {
+	if c == nil || c.ia == nil {
+		return (&base{kind: HandleCSP}).errFreed(op)
+	}
+	return c.errFreed(op)
 }
 
-// answer makes the caller the one who answers the request.
-func (cr *CR) answer() bool { return cr.freed.CompareAndSwap(false, true) }
-
-// drop refuses a request that the consumer was not, or can no longer be, told of.
-func (cr *CR) drop() {
-	if cr.answer() {
-		cr.req.Refuse()
-		cr.ia.unregister(&cr.base)
+func (c *CSP) onRequest(req verbs.ConnRequest) {
+	var ep *EP
+	if c.cfg.MakeEP && !c.gone() {
+		var err error
+		if ep, err = c.ia.makeEP(StateUnconfiguredTentative); err != nil {
+			req.Refuse()
+			return
+		}
 	}
-}
-
-func (cr *CR) abandon() { cr.drop() }
-
-func (cr *CR) gone() bool { return cr == nil || cr.ia == nil || cr.freed.Load() }
-
-func (cr *CR) errGone(op string) error {
-	if cr == nil || cr.ia == nil {
-		return (&base{kind: HandleCR}).errFreed(op)
+	if c.gone() || !c.deliver(req, c, ep) {
+		req.Refuse()
+		ep.unmake()
 	}
-	return cr.errFreed(op)
 }
