@@ -96,8 +96,7 @@ func (e *EVD) teardown(ctx context.Context, fn UpcallFunc) error {
 		e.end(&a)
 		return e.errFreed(op)
 	}
-	e.up = e.up.teardown()
-	e.epoch++
+	e.tearDown()
 	if fn != nil {
 		e.fn = fn
 	}
@@ -121,6 +120,13 @@ func (e *EVD) teardown(ctx context.Context, fn UpcallFunc) error {
 	}
 }
 
+// tearDown makes the activations old that run now: those that have begun, and as many of those that begin next
+// as were started and have not begun. The EVD is locked.
+func (e *EVD) tearDown() {
+	e.up = e.up.teardown()
+	e.oldBelow = e.counters.ends + uint64(e.up.running)
+}
+
 // activate is an activation: a goroutine that calls the consumer up until the machine says stop.
 // Its name is how a stack is recognized that must not wait for upcalls.
 //
@@ -130,13 +136,13 @@ func (e *EVD) activate() {
 	var calls uint64
 	ended := false
 	e.begin(&a)
+	number := e.counters.starts
 	e.counters.starts++
-	epoch := e.epoch
 	defer func() {
 		if !ended { // the consumer's function ended the goroutine, or panics
 			e.begin(&a)
 			e.counters.upcalls += calls
-			e.endActivation(&a, epoch)
+			e.endActivation(&a, number)
 		}
 	}()
 	for {
@@ -147,10 +153,10 @@ func (e *EVD) activate() {
 		}
 		e.publish(&a) // what the refill found must be there to be claimed
 		queued := a.ring.Len()
-		up, act, start := e.up.step(queued, epoch != e.epoch)
+		up, act, start := e.up.step(queued, number < e.oldBelow)
 		if act == actStop {
 			ended = true
-			e.endActivation(&a, epoch)
+			e.endActivation(&a, number)
 			return
 		}
 		e.up = up
@@ -172,9 +178,10 @@ func (e *EVD) activate() {
 
 // endActivation takes the activation out of the count. If its events came back between its last
 // look and the arming of the CQ, end starts another one.
-func (e *EVD) endActivation(a *after, epoch uint32) {
-	up, start := e.up.end(a.ring.Len()+a.n, epoch != e.epoch)
+func (e *EVD) endActivation(a *after, number uint64) {
+	up, start := e.up.end(a.ring.Len()+a.n, number < e.oldBelow)
 	e.up = up
+	e.counters.ends++
 	if start {
 		a.start++
 	}

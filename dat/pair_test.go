@@ -2,27 +2,26 @@ package dat_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
 	"kdapl/dat"
 	"kdapl/device/loop"
+	"kdapl/verbs"
 )
 
-// pair is two connected EPs of two IAs on a loop device.
-type pair struct {
-	a, b side
-}
+// Fixtures: adapters, and pairs of end points on them.
 
-type side struct {
-	ia  *dat.IA
-	pz  *dat.PZ
-	evd *dat.EVD
-	ep  *dat.EP
-	lmr *dat.LMR
-	mem []byte
-}
+// patience bounds whatever a test waits for that should come at once.
+const patience = 20 * time.Second
 
+// allStreams is every stream that an EVD can carry.
+const allStreams = dat.StreamSoftware | dat.StreamConnectionRequest | dat.StreamDTO | dat.StreamConnection | dat.StreamRMRBind | dat.StreamAsync
+
+// must unwraps a result that a test cannot do without.
 func must[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -40,40 +39,244 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-func newSide(t testing.TB, dev func() *dat.IA, size int) side {
+// refused checks that an error is DAT's, with the type and the subtype.
+func refused(t testing.TB, err error, typ dat.Type, sub dat.Subtype) {
 	t.Helper()
-	var s side
-	s.ia = dev()
-	t.Cleanup(func() { s.ia.Close(context.Background(), dat.CloseAbrupt) })
-	s.pz = must[*dat.PZ](t)(s.ia.NewPZ())
-	s.mem = make([]byte, size)
-	s.lmr = must[*dat.LMR](t)(s.pz.Register(s.mem, dat.PrivAll))
-	s.evd = must[*dat.EVD](t)(s.ia.NewEVD(dat.EVDConfig{MinLen: 16, Streams: dat.StreamDTO | dat.StreamConnection | dat.StreamConnectionRequest | dat.StreamSoftware}))
-	s.ep = must[*dat.EP](t)(s.pz.NewEP(dat.EPConfig{Recv: s.evd, Request: s.evd, Connect: s.evd}))
-	return s
+	var e *dat.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want %v (%v)", err, typ, sub)
+	}
+	if e.Type != typ || e.Sub != sub {
+		t.Fatalf("got %v (%v), want %v (%v): %v", e.Type, e.Sub, typ, sub, err)
+	}
 }
 
-func connectPair(t testing.TB, size int) *pair {
+// eventually polls a condition that becomes true by itself.
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	dev := loop.New(loop.Config{})
-	open := func() *dat.IA { return must[*dat.IA](t)(dat.Open(dev, dat.Config{})) }
-	p := &pair{a: newSide(t, open, size), b: newSide(t, open, size)}
-	psp := must[*dat.PSP](t)(p.b.ia.NewPSP(dat.PSPConfig{EVD: p.b.evd}))
-	ok(t, p.a.ep.Connect(p.b.ia.Address(), psp.ConnQual(), dat.ConnectConfig{Timeout: time.Second}))
-	ev := p.b.next(t, dat.ConnectionRequest)
-	ok(t, ev.Request().CR.Accept(p.b.ep, nil))
-	p.a.next(t, dat.ConnectionEstablished)
-	p.b.next(t, dat.ConnectionEstablished)
+	for deadline := time.Now().Add(patience); !cond(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// receive takes from a channel that will have something.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("never happened: %s", what)
+		panic("unreachable")
+	}
+}
+
+// openLoop opens an IA on a device, closed with the test.
+func openIA(t testing.TB, dev verbs.Device, cfg dat.Config) *dat.IA {
+	t.Helper()
+	ia := must[*dat.IA](t)(dat.Open(dev, cfg))
+	t.Cleanup(func() { ia.Close(context.Background(), dat.CloseAbrupt) })
+	return ia
+}
+
+// newIA opens an IA on a loop device of its own.
+func newIA(t testing.TB) *dat.IA {
+	t.Helper()
+	return openIA(t, loop.New(loop.Config{}), dat.Config{})
+}
+
+// newEVD makes an EVD of software events, or of what cfg says.
+func newEVD(t testing.TB, ia *dat.IA, cfg dat.EVDConfig) *dat.EVD {
+	t.Helper()
+	if cfg.MinLen == 0 {
+		cfg.MinLen = 16
+	}
+	if cfg.Streams == 0 {
+		cfg.Streams = dat.StreamSoftware
+	}
+	return must[*dat.EVD](t)(ia.NewEVD(cfg))
+}
+
+// pair is two IAs on one device with an EP each.
+type pair struct {
+	dev  *loop.Device
+	a, b side
+	psp  *dat.PSP
+}
+
+type side struct {
+	ia  *dat.IA
+	pz  *dat.PZ
+	evd *dat.EVD // of everything, unless split
+	// cr receives connection requests; it is evd or, if the pair is split, another.
+	recv, request, connect, cr *dat.EVD
+	ep                         *dat.EP
+	lmr                        *dat.LMR
+	mem                        []byte
+}
+
+// pairConfig says how a pair is made; the zero value is good.
+type pairConfig struct {
+	loop  loop.Config
+	dat   dat.Config
+	size  int                         // bytes of memory of each side; 4096 if 0
+	attr  func(*dat.EPAttr)           // changes the default attributes
+	evd   dat.EVDConfig               // of evd
+	split bool                        // an EVD for each role
+	psp   dat.PSPConfig               // of b's service point
+	prep  func(t testing.TB, s *side) // before the EP is made
+}
+
+func newPair(t testing.TB, cfg pairConfig) *pair {
+	t.Helper()
+	if cfg.size == 0 {
+		cfg.size = 4096
+	}
+	p := &pair{dev: loop.New(cfg.loop)}
+	for _, s := range []*side{&p.a, &p.b} {
+		s.open(t, p.dev, cfg)
+	}
+	if cfg.psp.EVD == nil {
+		cfg.psp.EVD = p.b.cr
+	}
+	p.psp = must[*dat.PSP](t)(p.b.ia.NewPSP(cfg.psp))
 	return p
 }
 
-func (s *side) next(t testing.TB, want dat.EventNumber) dat.Event {
+// open makes the objects of a side.
+func (s *side) open(t testing.TB, dev verbs.Device, cfg pairConfig) {
 	t.Helper()
-	ev, _, err := s.evd.Wait(context.Background(), 1, 5*time.Second)
+	s.ia = openIA(t, dev, cfg.dat)
+	s.pz = must[*dat.PZ](t)(s.ia.NewPZ())
+	s.mem = make([]byte, cfg.size)
+	s.lmr = must[*dat.LMR](t)(s.pz.Register(s.mem, dat.PrivAll|dat.PrivRemoteAtomic))
+	if cfg.evd.Streams == 0 {
+		cfg.evd.Streams = allStreams &^ dat.StreamAsync
+	}
+	s.evd = newEVD(t, s.ia, cfg.evd)
+	s.recv, s.request, s.connect, s.cr = s.evd, s.evd, s.evd, s.evd
+	if cfg.split {
+		for _, e := range []**dat.EVD{&s.recv, &s.request, &s.connect, &s.cr} {
+			*e = newEVD(t, s.ia, cfg.evd)
+		}
+	}
+	if cfg.prep != nil {
+		cfg.prep(t, s)
+	}
+	s.ep = s.newEP(t, cfg.attr)
+}
+
+// newEP makes one more EP with the side's EVDs.
+func (s *side) newEP(t testing.TB, change func(*dat.EPAttr)) *dat.EP {
+	t.Helper()
+	attr := s.attr(t)
+	if change != nil {
+		change(&attr)
+	}
+	return must[*dat.EP](t)(s.pz.NewEP(dat.EPConfig{Recv: s.recv, Request: s.request, Connect: s.connect, Attr: &attr}))
+}
+
+// attr are the default attributes.
+func (s *side) attr(t testing.TB) dat.EPAttr {
+	t.Helper()
+	return dat.DefaultEPAttr(must[dat.IAParam](t)(s.ia.Query()).Attr)
+}
+
+// connect connects the two EPs.
+func (p *pair) connect(t testing.TB) *pair {
+	t.Helper()
+	ok(t, p.call())
+	ok(t, p.b.request1(t).Accept(p.b.ep, nil))
+	next(t, p.a.connect, dat.ConnectionEstablished)
+	next(t, p.b.connect, dat.ConnectionEstablished)
+	return p
+}
+
+// call starts the connection from a to b.
+func (p *pair) call() error {
+	return p.a.ep.Connect(p.b.ia.Address(), p.psp.ConnQual(), dat.ConnectConfig{Timeout: patience})
+}
+
+// request1 takes the next connection request.
+func (s *side) request1(t testing.TB) *dat.CR {
+	t.Helper()
+	ev := next(t, s.cr, dat.ConnectionRequest)
+	return ev.Request().CR
+}
+
+// connectPair makes a connected pair.
+func connectPair(t testing.TB, size int) *pair {
+	t.Helper()
+	return newPair(t, pairConfig{size: size}).connect(t)
+}
+
+// next waits for the next event of an EVD, which must have the number.
+func next(t testing.TB, e *dat.EVD, want dat.EventNumber) dat.Event {
+	t.Helper()
+	ev, _, err := e.Wait(context.Background(), 1, patience)
 	if err != nil || ev.Number != want {
 		t.Fatalf("got %v, %v; want %v", ev, err, want)
 	}
 	return ev
+}
+
+func (s *side) next(t testing.TB, want dat.EventNumber) dat.Event {
+	t.Helper()
+	return next(t, s.evd, want)
+}
+
+// nextDTO waits for the next event, which must be the completion of a cookie with a status.
+func nextDTO(t testing.TB, e *dat.EVD, cookie uint64, status dat.Status) dat.DTO {
+	t.Helper()
+	ev, _, err := e.Wait(context.Background(), 1, patience)
+	d := ev.DTO()
+	if err != nil || ev.Number != dat.DTOCompletion && ev.Number != dat.IBDTOEvent || d.Cookie != cookie || d.Status != status {
+		t.Fatalf("got %v, %v; want a completion with %v and cookie %#x", ev, err, status, cookie)
+	}
+	return d
+}
+
+// empty checks that an EVD has no event.
+func empty(t testing.TB, e *dat.EVD) {
+	t.Helper()
+	if ev, err := e.Dequeue(); err != dat.ErrQueueEmpty {
+		t.Fatalf("got %v, %v; want ErrQueueEmpty", ev, err)
+	}
+}
+
+// drainNumbers takes everything that is queued and returns it in short form.
+func drainNumbers(e *dat.EVD) []string {
+	var all []string
+	for ev := range e.Drain() {
+		all = append(all, short(ev))
+	}
+	return all
+}
+
+// short is an event in a few words: what a test compares.
+func short(ev dat.Event) string {
+	switch ev.Number {
+	case dat.DTOCompletion, dat.IBDTOEvent:
+		d := ev.DTO()
+		return fmt.Sprintf("%v %d %v", d.Operation, d.Cookie, d.Status)
+	case dat.SoftwareEvent:
+		return fmt.Sprintf("SE %d", ev.Software())
+	}
+	return ev.Number.String()
+}
+
+// state is an EP's state.
+func state(t testing.TB, ep *dat.EP) dat.EPState {
+	t.Helper()
+	return must[dat.EPStatus](t)(ep.Status()).State
+}
+
+// queued counts the events of an EVD.
+func queued(t testing.TB, e *dat.EVD) int {
+	t.Helper()
+	return must[dat.EVDParam](t)(e.Query()).Queued
 }
 
 func TestSendWriteReadAndDisconnect(t *testing.T) {
@@ -104,57 +307,4 @@ func TestSendWriteReadAndDisconnect(t *testing.T) {
 		t.Fatal(ev)
 	}
 	p.b.next(t, dat.ConnectionDisconnected)
-}
-
-func BenchmarkPostSEDequeue(b *testing.B) {
-	ia := must[*dat.IA](b)(dat.Open(loop.New(loop.Config{}), dat.Config{}))
-	defer ia.Close(context.Background(), dat.CloseAbrupt)
-	evd := must[*dat.EVD](b)(ia.NewEVD(dat.EVDConfig{MinLen: 16, Streams: dat.StreamSoftware}))
-	var ev [1]dat.Event
-	b.ReportAllocs()
-	for b.Loop() {
-		evd.PostSE(1)
-		if evd.DequeueInto(ev[:]) != 1 {
-			b.Fatal()
-		}
-	}
-}
-
-func BenchmarkChannel(b *testing.B) {
-	c := make(chan dat.Event, 16)
-	var ev dat.Event
-	for b.Loop() {
-		c <- ev
-		ev = <-c
-	}
-}
-
-func BenchmarkSendRecv64(b *testing.B) {
-	p := connectPair(b, 4096)
-	var ev [1]dat.Event
-	b.ReportAllocs()
-	for b.Loop() {
-		if p.b.ep.PostRecv(7, 0, p.b.lmr.Triplet(100, 64)) != nil || p.a.ep.PostSend(8, 0, p.a.lmr.Triplet(0, 64)) != nil {
-			b.Fatal("post")
-		}
-		if p.a.evd.DequeueInto(ev[:]) != 1 || p.b.evd.DequeueInto(ev[:]) != 1 {
-			b.Fatal()
-		}
-	}
-}
-
-func BenchmarkWrite8(b *testing.B) {
-	p := connectPair(b, 4096)
-	var ev [1]dat.Event
-	b.ReportAllocs()
-	r := p.b.lmr.RMRTriplet(8, 8)
-	l := p.a.lmr.Triplet(0, 8)
-	for b.Loop() {
-		if p.a.ep.PostRDMAWrite(8, 0, r, l) != nil {
-			b.Fatal("post")
-		}
-		if p.a.evd.DequeueInto(ev[:]) != 1 {
-			b.Fatal()
-		}
-	}
 }
