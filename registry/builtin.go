@@ -1,0 +1,75 @@
+package registry
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"kdapl/device/loop"
+	"kdapl/verbs"
+)
+
+// builtin are the names that need no file.
+var builtin = map[string]Factory{
+	"loop0": func() (verbs.Device, error) { return loop.New(loop.Config{Name: "loop0"}), nil },
+}
+
+// kinds are the adapters that ia_params can name, by their first word.
+var kinds = map[string]func(name string, settings map[string]string) (verbs.Device, error){
+	"loop": newLoop,
+}
+
+// deviceOf makes the device that ia_params describe.
+func deviceOf(name, params string) (verbs.Device, error) {
+	words := strings.Fields(params)
+	known := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
+	if len(words) == 0 {
+		return nil, fmt.Errorf("ia_params are empty; they begin with a kind of adapter: %s", known)
+	}
+	kind := kinds[words[0]]
+	if kind == nil {
+		return nil, fmt.Errorf("ia_params: no kind of adapter %q; known: %s", words[0], known)
+	}
+	settings := map[string]string{}
+	for _, w := range words[1:] {
+		key, value, ok := strings.Cut(w, "=")
+		if _, twice := settings[key]; !ok || twice {
+			return nil, fmt.Errorf("ia_params: %q is not a new key=value", w)
+		}
+		settings[key] = value
+	}
+	return kind(name, settings)
+}
+
+func newLoop(name string, settings map[string]string) (verbs.Device, error) {
+	cfg := loop.Config{Name: name}
+	for key, value := range settings {
+		var err error
+		switch key {
+		case "addr":
+			cfg.Addr, err = netip.ParseAddr(value)
+		case "completion":
+			switch value {
+			case "remote-acked":
+				cfg.Completion = verbs.RemoteAcked
+			case "source-reusable":
+				cfg.Completion = verbs.SourceReusable
+			default:
+				err = fmt.Errorf("%q is neither remote-acked nor source-reusable", value)
+			}
+		case "rnr-timeout":
+			if cfg.RNRTimeout, err = time.ParseDuration(value); err == nil && cfg.RNRTimeout < 0 {
+				err = fmt.Errorf("%v is negative", cfg.RNRTimeout)
+			}
+		default:
+			err = fmt.Errorf("unknown; loop has addr, completion and rnr-timeout")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ia_params: %s: %w", key, err)
+		}
+	}
+	return loop.New(cfg), nil
+}

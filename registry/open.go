@@ -1,0 +1,202 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"kdapl/dat"
+	"kdapl/verbs"
+)
+
+func (s *providers) openWith(name string, opt Options) (*dat.IA, error) {
+	if opt.Major == 0 {
+		opt.Major, opt.Minor = dat.DAPLVersionMajor, dat.DAPLVersionMinor
+	}
+	if opt.Config.Name == "" {
+		opt.Config.Name = name
+	}
+	q := search{name: name, opt: opt, seen: map[*provider]bool{}, miss: dat.NameNotRegistered}
+	s.mu.Lock()
+	dynamic := slices.Clone(s.dynamic)
+	s.mu.Unlock()
+	for _, p := range dynamic {
+		if ia, err := q.try(p, p.info.Source); ia != nil || err != nil {
+			return ia, err
+		}
+	}
+	// The file is read only if nothing that is built in or registered serves.
+	all, sources, err := s.all()
+	if err != nil {
+		q.causes = append(q.causes, err)
+		if log := opt.Config.Logger; log != nil {
+			log.Warn("dat.conf has faults", "error", err)
+		}
+	}
+	for i, p := range all {
+		if ia, err := q.try(p, sources[i]); ia != nil || err != nil {
+			return ia, err
+		}
+	}
+	return nil, q.failure()
+}
+
+// search is the search for a provider that fits and works.
+type search struct {
+	name   string
+	opt    Options
+	seen   map[*provider]bool
+	known  []string    // names that can be opened
+	miss   dat.Subtype // how far the search came; the subtypes are in that order
+	tried  bool        // something fitted
+	causes []error
+}
+
+// try opens the provider if it fits. No IA and no error: the search goes on.
+func (q *search) try(p *provider, source string) (*dat.IA, error) {
+	if q.seen[p] {
+		return nil, nil
+	}
+	q.seen[p] = true
+	if p.info.Openable && !slices.Contains(q.known, p.info.Name) {
+		q.known = append(q.known, p.info.Name)
+	}
+	if p.info.Name != q.name {
+		return nil, nil
+	}
+	if miss := p.info.misses(q.opt); miss != dat.NoSubtype {
+		q.miss = max(q.miss, miss)
+		return nil, nil
+	}
+	q.tried = true
+	ia, err := p.openIA(q.opt.Config)
+	if err == nil || !errors.Is(err, dat.ProviderNotFound) {
+		return ia, err
+	}
+	if d := new(dat.Error); errors.As(err, &d) && d.Err != nil {
+		err = d.Err
+	}
+	q.causes = append(q.causes, fmt.Errorf("%s: %w", source, err))
+	return nil, nil
+}
+
+// failure is the error of a search that found nothing.
+func (q *search) failure() error {
+	if q.tried {
+		q.miss = dat.NameNotRegistered
+	}
+	var hint string
+	switch {
+	case q.tried:
+		hint = "no adapter of that name works"
+	case q.miss == dat.MajorNotFound || q.miss == dat.MinorNotFound:
+		hint = fmt.Sprintf("version %d.%d was asked for", q.opt.Major, q.opt.Minor)
+	case q.miss == dat.ThreadSafetyNotFound && q.opt.NonThreadSafe:
+		hint = "a provider that is not thread-safe was asked for"
+	case q.miss == dat.ThreadSafetyNotFound:
+		hint = "a thread-safe provider was asked for, and dat.conf has a nonthreadsafe one"
+	case len(q.known) == 0:
+		hint = "no adapter is known"
+	default:
+		hint = "known adapters: " + strings.Join(q.known, ", ")
+	}
+	return fail("ia_open", q.name, dat.ProviderNotFound, q.miss, errors.Join(q.causes...), hint)
+}
+
+// misses says which requirement the provider does not meet, NoSubtype if none.
+func (i *Info) misses(opt Options) dat.Subtype {
+	switch {
+	case i.Major != opt.Major:
+		return dat.MajorNotFound
+	case i.Minor < opt.Minor:
+		return dat.MinorNotFound
+	case i.ThreadSafe == opt.NonThreadSafe:
+		return dat.ThreadSafetyNotFound
+	}
+	return dat.NoSubtype
+}
+
+// errForeign is why a line of dat.conf that fits is not opened.
+var errForeign = errors.New("is a library for C programs, not an adapter of this module; its lib_path would be kdapl or libkdapl.so")
+
+// openIA opens an IA. A provider whose device cannot be made, or has gone, gives PROVIDER_NOT_FOUND.
+func (p *provider) openIA(cfg dat.Config) (*dat.IA, error) {
+	gone := func(err error) error {
+		return fail("ia_open", p.info.Name, dat.ProviderNotFound, dat.NameNotRegistered, err, "")
+	}
+	if p.make == nil {
+		return nil, gone(fmt.Errorf("%s %w", p.info.Library, errForeign))
+	}
+	p.making.Lock()
+	defer p.making.Unlock()
+	made := p.device == nil
+	for {
+		if p.device == nil {
+			d, err := p.make()
+			if err != nil {
+				return nil, gone(err)
+			}
+			if d == nil {
+				return nil, gone(errors.New("the provider made no device"))
+			}
+			p.device = d
+		}
+		ia, err := dat.Open(counted{p.device, p}, cfg)
+		if err == nil || !errors.Is(err, verbs.ErrNoDevice) {
+			return ia, err
+		}
+		if p.device = nil; made {
+			return nil, err
+		}
+		made = true // the one from before has gone; perhaps it can be made again
+	}
+}
+
+// counted is a device whose open contexts its provider counts.
+type counted struct {
+	verbs.Device
+	p *provider
+}
+
+// Open implements [verbs.Device].
+func (c counted) Open(cfg verbs.OpenConfig) (verbs.Context, error) {
+	if !c.p.enter() {
+		return nil, fmt.Errorf("%w: it was unregistered", verbs.ErrNoDevice)
+	}
+	ctx, err := c.Device.Open(cfg)
+	if err != nil {
+		c.p.leave()
+		return nil, err
+	}
+	return &countedContext{Context: ctx, left: sync.OnceFunc(c.p.leave)}, nil
+}
+
+func (p *provider) enter() bool {
+	p.set.mu.Lock()
+	defer p.set.mu.Unlock()
+	if p.removed {
+		return false
+	}
+	p.open++
+	return true
+}
+
+func (p *provider) leave() {
+	p.set.mu.Lock()
+	defer p.set.mu.Unlock()
+	p.open--
+}
+
+type countedContext struct {
+	verbs.Context
+	left func()
+}
+
+// Close implements [verbs.Context].
+func (c *countedContext) Close() error {
+	err := c.Context.Close()
+	c.left()
+	return err
+}
