@@ -86,7 +86,10 @@ func (cr *CR) Accept(ep *EP, privateData []byte) error {
 	})
 	switch {
 	case errors.Is(err, verbs.ErrPeerGone):
-		// DAT tells of that with an event, after the receives that were posted are flushed.
+		// DAT tells of that with an event, after the receives that were posted are flushed. The device does not.
+		ep.mu.Lock()
+		ep.begun--
+		ep.mu.Unlock()
 		ep.advance(causeAcceptFailed, &verbs.ConnEvent{Kind: verbs.ConnAcceptFailed, Remote: cr.req.Remote(), Err: err})
 		ep.disconnectQP(false)
 	case err != nil:

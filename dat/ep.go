@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -55,6 +56,14 @@ type EP struct {
 	outbox  []outEvent
 	posting bool
 	conn    connection
+	// qps counts the QPs that the EP has had. begun counts the connections and set-ups of the present
+	// one, over those whose end the device has told: it tells of one after the other, perhaps later
+	// than dat knows, so that a difference means that it speaks of an earlier one.
+	qps, begun, over uint32
+
+	// epoch counts the QPs and their resets: what belongs to an earlier one and comes late is
+	// ignored. It changes under mu.
+	epoch atomic.Uint32
 }
 
 // epEnd is the end of a connection, or of its set-up, whose event waits for the queues to
@@ -199,11 +208,12 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	}
 	var qp verbs.QP
 	if pz != nil {
+		ours := ep.qps + 1
 		init := verbs.QPInit{
 			SendCQ: requestEVD.cq, RecvCQ: recvEVD.cq,
 			MaxSend: attr.MaxRequestDTOs, MaxRecv: attr.MaxRecvDTOs,
 			MaxSendSGE: max(attr.MaxRequestIOV, attr.MaxRDMAReadIOV, attr.MaxRDMAWriteIOV), MaxRecvSGE: attr.MaxRecvIOV,
-			UserData: uint64(ep.ref), Conn: ep.onConn,
+			UserData: uint64(ep.ref), Conn: func(ev verbs.ConnEvent) { ep.onConn(ours, &ev) },
 		}
 		if ep.srq != nil {
 			init.SRQ = ep.srq.srq
@@ -223,6 +233,9 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.request.mu.Lock()
 	ep.mu.Lock()
 	ep.qp, ep.pz, ep.attr, ep.connect = qp, pz, attr, connect
+	ep.qps++
+	ep.epoch.Add(1)
+	ep.begun, ep.over = 0, 0
 	ep.recv.set(recvEVD, recv == nil, recvDisc, attr.MaxRecvDTOs)
 	ep.recv.mark = newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite)
 	ep.request.set(requestEVD, request == nil, requestDisc, attr.MaxRequestDTOs)
@@ -256,7 +269,7 @@ func (ep *EP) unconfigure() {
 		q.evd.pump()
 		q.hold(false)
 		q.flushLeft(ep)
-		q.drain(false)
+		q.drain(false, ep.epoch.Load())
 		if q.srq != nil {
 			q.srq.detach(q.evd, q.disc)
 		} else {
@@ -506,7 +519,7 @@ func (ep *EP) Reset() error {
 	if s == StateUnconnected {
 		return nil
 	}
-	// The device delivers what it owes before it returns; then the event of the end is raised.
+	// The device delivers what it owes before it returns.
 	if err := ep.qp.Modify(verbs.QPReset); err != nil && !errors.Is(err, verbs.ErrClosed) {
 		return ep.ia.deviceError(op, &ep.base, err)
 	}
@@ -516,6 +529,20 @@ func (ep *EP) Reset() error {
 		return ep.ia.deviceError(op, &ep.base, err)
 	}
 	ep.mu.Lock()
+	ep.epoch.Add(1)
+	if ep.ending.awaited {
+		// Somebody else has taken the marks out of the CQ and is about to tell of them: the completions
+		// before them are queued.
+		ep.ending.send, ep.ending.recv = true, true
+		ep.finish()
+		ep.flushOutbox()
+	}
+	for ep.posting {
+		// Somebody is posting the end: nothing of the next connection may come before it.
+		ep.mu.Unlock()
+		runtime.Gosched()
+		ep.mu.Lock()
+	}
 	ep.state.Store(uint32(StateUnconnected))
 	ep.ending = epEnd{}
 	ep.conn = connection{gen: ep.conn.gen + 1}

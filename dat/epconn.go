@@ -121,6 +121,7 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 		ep.state.Store(uint32(m.next))
 		ep.ending = epEnd{}
 		ep.conn = connection{gen: ep.conn.gen + 1}
+		ep.begun++
 	}
 	ep.mu.Unlock()
 	switch {
@@ -137,6 +138,7 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 // returnTo undoes leaveUnconnected after the adapter refused.
 func (ep *EP) returnTo(s EPState) {
 	ep.mu.Lock()
+	ep.begun--
 	ep.state.Store(uint32(s))
 	ep.mu.Unlock()
 	ep.recv.hold(false)
@@ -196,8 +198,8 @@ func (ep *EP) pumpBoth() {
 	ep.request.evd.pump()
 }
 
-// onConn receives the connection's events from the device.
-func (ep *EP) onConn(ev verbs.ConnEvent) {
+// onConn receives the connection's events from the device, from the EP's n-th QP.
+func (ep *EP) onConn(n uint32, ev *verbs.ConnEvent) {
 	cause := [...]epCause{
 		verbs.ConnEstablished:  causeEstablished,
 		verbs.ConnRejected:     causePeerRejected,
@@ -209,7 +211,16 @@ func (ep *EP) onConn(ev verbs.ConnEvent) {
 		verbs.ConnDisconnected: causeDisconnected,
 		verbs.ConnBroken:       causeBroken,
 	}[ev.Kind]
-	before, ok := ep.advance(cause, &ev)
+	ep.mu.Lock()
+	about := ep.over + 1
+	if n == ep.qps && ev.Kind != verbs.ConnEstablished {
+		ep.over++
+	}
+	if n != ep.qps || about != ep.begun {
+		ep.mu.Unlock()
+		return // of an earlier connection, whose end was told
+	}
+	before, ok := ep.advanceLocked(cause, ev)
 	ep.ia.log.Debug("connection", "ep", ep.String(), "event", cause, "before", before, "ignored", !ok,
 		"local", ev.Local, "remote", ev.Remote, "err", ev.Err)
 	if ok && cause != causeEstablished {
@@ -221,6 +232,11 @@ func (ep *EP) onConn(ev verbs.ConnEvent) {
 // before; ok is false if that state has no use for the cause.
 func (ep *EP) advance(c epCause, ev *verbs.ConnEvent) (before EPState, ok bool) {
 	ep.mu.Lock()
+	return ep.advanceLocked(c, ev)
+}
+
+// advanceLocked is advance with mu held, which it gives up.
+func (ep *EP) advanceLocked(c epCause, ev *verbs.ConnEvent) (before EPState, ok bool) {
 	before = ep.loadState()
 	m, ok := before.next(c)
 	if !ok || ep.freed.Load() {
@@ -234,10 +250,11 @@ func (ep *EP) advance(c epCause, ev *verbs.ConnEvent) (before EPState, ok bool) 
 	switch {
 	case m.ends && !ep.ending.awaited:
 		ep.ending.awaited, ep.ending.event = true, m.event
+		send, recv, epoch := ep.ending.send, ep.ending.recv, ep.epoch.Load()
 		ep.mu.Unlock()
 		// The marks must be seen although nobody may be dequeuing.
-		ep.recv.drain(!ep.marked(true))
-		ep.request.drain(!ep.marked(false))
+		ep.recv.drain(!recv, epoch)
+		ep.request.drain(!send, epoch)
 		ep.mu.Lock()
 		ep.finish()
 	case m.event != 0 && !m.ends:
@@ -271,33 +288,29 @@ func (ep *EP) learn(ev *verbs.ConnEvent) {
 // connHardHigh is the end of a connection whose EP holds too many receives of its SRQ.
 var connHardHigh = verbs.ConnEvent{Kind: verbs.ConnBroken, Err: errors.New("the EP holds more receives than its hard high watermark")}
 
-// marked reports whether the drained mark of a queue has come.
-func (ep *EP) marked(recv bool) bool {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if recv {
-		return ep.ending.recv
-	}
-	return ep.ending.send
-}
-
-// drained is told that a queue has delivered its last completion.
-func (ep *EP) drained(recv bool) {
+// drained is told that a queue has delivered the last completion of an epoch.
+func (ep *EP) drained(recv bool, epoch uint32) {
 	q := &ep.request
 	if recv {
 		q = &ep.recv
 	}
 	ep.mu.Lock()
+	if epoch != ep.epoch.Load() {
+		ep.mu.Unlock()
+		return
+	}
 	if recv {
 		ep.ending.recv = true
 	} else {
 		ep.ending.send = true
 	}
 	ep.mu.Unlock()
-	q.drain(false)
+	q.drain(false, epoch)
 	ep.mu.Lock()
-	ep.finish()
-	ep.flushOutbox()
+	if epoch == ep.epoch.Load() {
+		ep.finish()
+		ep.flushOutbox()
+	}
 	ep.mu.Unlock()
 }
 

@@ -52,8 +52,8 @@ type EVD struct {
 
 	// The rest is under the ring's lock.
 
-	up    upcalls
-	fn    UpcallFunc
+	up upcalls
+	fn UpcallFunc
 	// oldBelow: activations with a lower number, in order of their beginning, are older than the
 	// last teardown.
 	oldBelow uint64
@@ -88,9 +88,9 @@ const (
 
 // evdCounters are the EVD's own counts, for Query.
 type evdCounters struct {
-	direct                   uint64 // events that went from the CQ to a dequeuer without a slot
-	upcalls, refused         uint64
-	starts, ends             uint64 // activations that have begun, and that have ended
+	direct           uint64 // events that went from the CQ to a dequeuer without a slot
+	upcalls, refused uint64
+	starts, ends     uint64 // activations that have begun, and that have ended
 }
 
 // EVDCounters tell what happened at an EVD since it was created.

@@ -35,8 +35,9 @@ type after struct {
 
 // mark is something that a completion means for its EP, to be dealt with without the EVD's lock.
 type mark struct {
-	ep   *EP
-	kind markKind
+	ep    *EP
+	epoch uint32
+	kind  markKind
 }
 
 type markKind uint8
@@ -55,7 +56,7 @@ func (m mark) settle() {
 	case markHardHigh:
 		m.ep.exceeded()
 	default:
-		m.ep.drained(m.kind == markRecvDrained)
+		m.ep.drained(m.kind == markRecvDrained, m.epoch)
 	}
 }
 
@@ -204,7 +205,7 @@ func (e *EVD) complete(a *after, c *verbs.Completion) {
 		if c.Flags&verbs.CompletionRecvQueue != 0 {
 			kind = markRecvDrained
 		}
-		e.addMark(a, mark{ep, kind})
+		e.addMark(a, mark{ep, ep.epoch.Load(), kind})
 		return
 	}
 	var ev Event

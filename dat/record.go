@@ -53,8 +53,9 @@ type dtoQueue struct {
 	// holding: the connection is being set up, so completions are held.
 	holding bool
 	held    []heldEvent
-	// draining: the drained mark is awaited.
+	// draining: the drained mark of the EP's epoch is awaited.
 	draining bool
+	epoch    uint32
 	// mark watches how many receives of an SRQ the EP holds; nil if nobody asked.
 	mark     *watermark
 	counters DTOCounters
@@ -170,19 +171,21 @@ func (q *dtoQueue) hold(on bool) {
 	e.end(&a)
 }
 
-// drain makes sure that the drained mark is seen although nobody may be dequeuing: the EVD
+// drain makes sure that the drained mark of an epoch is seen although nobody may be dequeuing: the EVD
 // arms its CQ until then.
-func (q *dtoQueue) drain(on bool) {
+func (q *dtoQueue) drain(on bool, epoch uint32) {
 	e := q.evd
 	var a after
 	e.begin(&a)
-	if q.draining != on {
-		q.draining = on
-		if on {
+	switch {
+	case on:
+		if q.epoch = epoch; !q.draining {
+			q.draining = true
 			e.draining++
-		} else {
-			e.draining--
 		}
+	case q.draining && q.epoch == epoch:
+		q.draining = false
+		e.draining--
 	}
 	e.end(&a)
 }

@@ -25,11 +25,11 @@ func (e *EVD) watch(a *after, w *watermark, pos uint64) {
 	w.held.add(pos)
 	if w.armed && n > w.soft {
 		w.armed = false
-		e.addMark(a, mark{w.ep, markSoftHigh})
+		e.addMark(a, mark{w.ep, 0, markSoftHigh})
 	}
 	if w.hard > 0 && n > w.hard {
 		w.hard = 0
-		e.addMark(a, mark{w.ep, markHardHigh})
+		e.addMark(a, mark{w.ep, 0, markHardHigh})
 	}
 }
 
