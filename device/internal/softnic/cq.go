@@ -28,6 +28,7 @@ type owner struct {
 	queued int32
 	marks  int32
 	gone   bool
+	shared *srqShare // if the receives are an SRQ's
 }
 
 // CQ is a completion queue: a ring of plain values.
@@ -124,10 +125,10 @@ func newCQ(c *Context, cqe int, notify func()) *CQ {
 func ceilPow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // attach adds a work queue.
-func (c *CQ) attach(q *QP) uint32 {
+func (c *CQ) attach(q *QP, shared *srqShare) uint32 {
 	h, t := c.lock()
 	defer c.unlock(h, t)
-	o := owner{user: q.userData, qpn: q.num}
+	o := owner{user: q.userData, qpn: q.num, shared: shared}
 	if n := len(c.spare); n > 0 {
 		i := c.spare[n-1]
 		c.spare = c.spare[:n-1]
@@ -215,7 +216,7 @@ func (c *CQ) grow(l *Lane, h, t uint32) bool {
 		l.later(deed{kind: deedCQError, cq: c})
 		return false
 	}
-	ring := make([]cqe, max(16, ceilPow2(n+1)))
+	ring := make([]cqe, max(min(16, c.cap), ceilPow2(n+1)))
 	for i := range uint32(n) {
 		ring[(h+i)&uint32(len(ring)-1)] = c.ring[(h+i)&uint32(len(c.ring)-1)]
 	}
@@ -251,6 +252,9 @@ func (c *CQ) Poll(dst []verbs.Completion) int {
 			c.marks--
 		} else {
 			o.queued--
+			if o.shared != nil {
+				o.shared.polled++
+			}
 		}
 		if o.gone && o.queued+o.marks == 0 {
 			c.spare = append(c.spare, uint32(amount>>32))

@@ -123,14 +123,15 @@ func (c *Context) addQP(q *QP) error {
 	}
 	if q.sendCQ != nil {
 		q.sendCQ.queues++
-		q.sowner = q.sendCQ.attach(q)
-	}
-	if q.recvCQ != nil {
-		q.recvCQ.queues++
-		q.rowner = q.recvCQ.attach(q)
+		q.sowner = q.sendCQ.attach(q, nil)
 	}
 	if q.srq != nil {
 		q.srq.qps++
+		q.share = q.srq.share(q.recvCQ)
+	}
+	if q.recvCQ != nil {
+		q.recvCQ.queues++
+		q.rowner = q.recvCQ.attach(q, q.share)
 	}
 	q.pd.uses++
 	c.qps[q] = struct{}{}

@@ -38,7 +38,7 @@ func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
 	}
 	info := &ops[h.Op]
 	sg := wr.SGE[:h.NumSGE]
-	if info.class > classWrite || h.Flags&verbs.SendInline != 0 {
+	if info.class > classWrite || h.Flags&verbs.SendInline != 0 || q.typ == verbs.UD {
 		if err := q.checkSpecial(h, sg, info.class); err != nil {
 			return err
 		}
@@ -117,6 +117,11 @@ func (q *QP) checkSpecial(h *Head, sg []verbs.SGE, class opClass) error {
 		}
 	case classLocal:
 		return q.checkLocal(h, sg)
+	}
+	if q.typ == verbs.UD {
+		if ah := q.ctx.LookupAH(h.AH); ah == nil || ah.pd != q.pd {
+			return verbs.ErrInvalid
+		}
 	}
 	if h.Flags&verbs.SendInline != 0 {
 		if class > classWrite {

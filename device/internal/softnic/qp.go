@@ -53,6 +53,7 @@ type QP struct {
 	recvCQ  *CQ
 	rowner  uint32
 	srq     *SRQ
+	share   *srqShare   // of the SRQ with recvCQ
 	taken   []verbs.SGE // segments of the receive that was taken from the SRQ
 	waiting bool        // among the SRQ's waiters; under the SRQ's lane
 

@@ -192,10 +192,13 @@ func (pd *PD) gather(l *Lane, k *lastKey, sg []verbs.SGE, need verbs.Access, scr
 		if s.Length == 0 {
 			return Vec{}, Accepted
 		}
-		if e := k.enter(pd.ctx, l, s.LKey); e != nil && e.pieces == nil && s.Length <= pd.ctx.attr.MaxMessage {
+		if e := k.enter(pd.ctx, l, s.LKey); e != nil && e.pieces == nil {
 			off, v := pd.check(e, s, need)
 			if v != Accepted {
 				return Vec{}, v
+			}
+			if s.Length > pd.ctx.attr.MaxMessage {
+				return Vec{}, TooLong
 			}
 			return Vec{one: e.buf[off:][:s.Length:s.Length]}, Accepted
 		}
@@ -204,10 +207,12 @@ func (pd *PD) gather(l *Lane, k *lastKey, sg []verbs.SGE, need verbs.Access, scr
 	for i := range sg {
 		total += uint64(sg[i].Length)
 	}
-	if total > uint64(pd.ctx.attr.MaxMessage) {
+	v, t := pd.gatherFirst(l, sg, need, total, scratch)
+	if t == Accepted && total > uint64(pd.ctx.attr.MaxMessage) {
+		v.release()
 		return Vec{}, TooLong
 	}
-	return pd.gatherFirst(l, sg, need, total, scratch)
+	return v, t
 }
 
 // place resolves the memory of a receive for a message of n bytes.

@@ -16,6 +16,47 @@ type SRQ struct {
 	limit   int
 	closed  bool
 	waiters []*QP // QPs whose peers wait for a receive, oldest first
+	shares  []*srqShare
+	out     uint32 // receives that were taken and whose completions may not have been polled
+}
+
+// srqShare is what an SRQ and one of the CQs know of each other: an SRQ has room again when
+// a completion was polled, like any work queue.
+type srqShare struct {
+	cq     *CQ
+	taken  uint32 // under the SRQ's lane
+	polled uint32 // under the CQ's lock
+}
+
+// share finds or makes the share of a CQ.
+func (s *SRQ) share(c *CQ) *srqShare {
+	s.lane.Lock()
+	defer s.lane.Unlock()
+	for _, sh := range s.shares {
+		if sh.cq == c {
+			return sh
+		}
+	}
+	sh := &srqShare{cq: c}
+	s.shares = append(s.shares, sh)
+	return sh
+}
+
+// recount asks the CQs how many completions are still there. The caller holds the SRQ's lane.
+func (s *SRQ) recount() {
+	s.out = 0
+	kept := s.shares[:0]
+	for _, sh := range s.shares {
+		h, t := sh.cq.lock()
+		polled, closed := sh.polled, sh.cq.closed
+		sh.cq.unlock(h, t)
+		if !closed {
+			kept = append(kept, sh)
+			s.out += sh.taken - polled
+		}
+	}
+	clear(s.shares[len(kept):])
+	s.shares = kept
 }
 
 // PostRecv implements [verbs.SRQ].
@@ -43,8 +84,10 @@ func (s *SRQ) post(wr *verbs.RecvWR) error {
 		return verbs.ErrClosed
 	case wr.NumSGE > s.rq.maxSGE:
 		return verbs.ErrInvalid
-	case s.rq.count() >= s.rq.depth:
-		return verbs.ErrQueueFull
+	case s.rq.count()+s.out >= s.rq.depth:
+		if s.recount(); s.rq.count()+s.out >= s.rq.depth {
+			return verbs.ErrQueueFull
+		}
 	}
 	if v := s.pd.checkRecv(&s.lane, &s.sinks, wr.SGE[:wr.NumSGE]); v != Accepted {
 		return v.postError()
@@ -74,6 +117,8 @@ func (s *SRQ) take(l *Lane, q *QP, n uint64) (r receive, ok bool) {
 	}
 	r = receive{id: id, sg: q.taken[:copy(q.taken[:len(sg)], sg)]}
 	s.rq.head++
+	s.out++
+	q.share.taken++
 	if int(s.rq.count()) < s.limit {
 		s.limit = 0
 		l.later(deed{kind: deedSRQLow, srq: s})
@@ -147,12 +192,13 @@ func (s *SRQ) Resize(maxWR int) error {
 	}
 	s.lane.Lock()
 	defer s.lane.Unlock()
+	s.recount()
 	switch {
 	case s.closed:
 		return verbs.ErrClosed
 	case maxWR < 1 || maxWR > s.ctx.attr.MaxSRQWR:
 		return verbs.ErrInvalid
-	case maxWR < int(s.rq.count()) || maxWR < s.limit:
+	case maxWR < int(s.rq.count()+s.out) || maxWR < s.limit:
 		return verbs.ErrBusy
 	}
 	s.rq.resize(uint32(maxWR))

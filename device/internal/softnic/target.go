@@ -119,30 +119,28 @@ func (q *QP) TargetWrite(l *Lane, h *Head, src Vec) Verdict {
 		q.starved = true
 		return NotReady
 	}
-	var r receive
-	if h.Op == verbs.OpRDMAWriteImm {
-		var ok bool
-		if r, ok = q.peekRecv(l); !ok {
-			return NotReady
-		}
-	}
 	n := uint32(src.Len())
+	var dst Vec
 	if n > 0 {
-		dst, v := q.remote(l, h.RemoteKey, h.RemoteAddr, n, verbs.AccessRemoteWrite)
-		if v != Accepted {
-			if h.Op == verbs.OpRDMAWriteImm {
-				q.untake(l, r)
-			}
+		var v Verdict
+		if dst, v = q.remote(l, h.RemoteKey, h.RemoteAddr, n, verbs.AccessRemoteWrite); v != Accepted {
 			return v
 		}
-		l.copyRDMA(dst, src, n)
-		dst.release()
 	}
 	if h.Op == verbs.OpRDMAWriteImm {
+		r, ok := q.peekRecv(l)
+		if !ok {
+			dst.release()
+			return NotReady
+		}
 		q.takeRecv()
+		l.copyRDMA(dst, src, n)
 		tags, f := recvTags(h)
 		q.pushRecv(l, r.id, packWhat(verbs.OpRecvRDMAImm, verbs.StatusSuccess, f), n, tags)
+	} else {
+		l.copyRDMA(dst, src, n)
 	}
+	dst.release()
 	return Accepted
 }
 
