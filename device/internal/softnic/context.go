@@ -163,49 +163,49 @@ func (c *Context) destroySRQ(s *SRQ, force bool) error {
 	return nil
 }
 
-// addMR and addMW give an object its entry.
-func (c *Context) addMR(m *MR, limit int) error {
+// addMR and addMW give an object its entry, which set fills; the entry's key is published with
+// it if there is one at once.
+func (c *Context) addMR(m *MR, set func(e *entry), valid bool) error {
 	c.obj.Lock()
 	defer c.obj.Unlock()
 	if err := m.pd.usable(); err != nil {
 		return err
 	}
-	if len(c.mrs) >= limit {
-		return verbs.ErrLimit
-	}
 	c.mem.Lock()
-	m.e = c.keys.alloc()
-	if m.e != nil {
-		m.e.mr, m.e.mw = m, nil
+	defer c.mem.Unlock()
+	if len(c.mrs) < c.attr.MaxMR {
+		m.e = c.keys.alloc()
 	}
-	c.mem.Unlock()
 	if m.e == nil {
 		return verbs.ErrLimit
+	}
+	m.e.mr, m.e.mw = m, nil
+	set(m.e)
+	if valid {
+		m.e.key.Store(c.keys.draw(m.e))
 	}
 	c.mrs[m] = struct{}{}
 	m.pd.uses++
 	return nil
 }
 
-func (c *Context) addMW(m *MW) error {
+func (c *Context) addMW(m *MW, set func(e *entry)) error {
 	c.obj.Lock()
 	defer c.obj.Unlock()
 	if err := m.pd.usable(); err != nil {
 		return err
 	}
-	if len(c.mws) >= c.attr.MaxMW {
-		return verbs.ErrLimit
-	}
 	c.mem.Lock()
-	m.e = c.keys.alloc()
-	if m.e != nil {
-		m.e.mr, m.e.mw = nil, m
-		m.last = m.e.drawn
+	defer c.mem.Unlock()
+	if len(c.mws) < c.attr.MaxMW {
+		m.e = c.keys.alloc()
 	}
-	c.mem.Unlock()
 	if m.e == nil {
 		return verbs.ErrLimit
 	}
+	m.e.mr, m.e.mw = nil, m
+	m.last = m.e.drawn
+	set(m.e)
 	c.mws[m] = struct{}{}
 	m.pd.uses++
 	return nil

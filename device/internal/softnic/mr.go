@@ -96,14 +96,11 @@ func (pd *PD) RegMR(buf []byte, iova uint64, access verbs.Access) (verbs.MR, err
 		return nil, verbs.ErrInvalid
 	}
 	m := &MR{pd: pd, access: access}
-	if err := c.addMR(m, c.attr.MaxMR); err != nil {
+	if err := c.addMR(m, func(e *entry) {
+		e.kind, e.pd, e.access, e.base, e.size, e.buf = kindMR, pd, rights(access), iova, uint64(len(buf)), buf
+	}, true); err != nil {
 		return nil, err
 	}
-	e := m.e
-	e.kind, e.pd, e.access, e.base, e.size, e.buf = kindMR, pd, rights(access), iova, uint64(len(buf)), buf
-	c.mem.Lock()
-	e.key.Store(c.keys.draw(e))
-	c.mem.Unlock()
 	return m, nil
 }
 
@@ -117,10 +114,9 @@ func (pd *PD) AllocFastMR(maxPages int) (verbs.MR, error) {
 		return nil, verbs.ErrInvalid
 	}
 	m := &MR{pd: pd, fast: true, room: maxPages}
-	if err := c.addMR(m, c.attr.MaxMR); err != nil {
+	if err := c.addMR(m, func(e *entry) { e.kind, e.pd = kindFast, pd }, false); err != nil {
 		return nil, err
 	}
-	m.e.kind, m.e.pd = kindFast, pd
 	return m, nil
 }
 

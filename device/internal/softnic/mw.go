@@ -28,10 +28,9 @@ func (pd *PD) AllocMW(typ verbs.MWType) (verbs.MW, error) {
 		return nil, verbs.ErrNotSupported
 	}
 	m := &MW{pd: pd, typ: typ}
-	if err := c.addMW(m); err != nil {
+	if err := c.addMW(m, func(e *entry) { e.kind, e.pd = kind, pd }); err != nil {
 		return nil, err
 	}
-	m.e.kind, m.e.pd = kind, pd
 	return m, nil
 }
 
