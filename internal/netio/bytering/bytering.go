@@ -88,6 +88,9 @@ func (r *Ring) Discard(n int) {
 	}
 }
 
+// Truncate drops all but the first n bytes, of at least n.
+func (r *Ring) Truncate(n int) { r.size = n }
+
 // grow doubles the memory. A producer's Space is from after the growth; a consumer's Data goes on
 // to be a valid copy.
 func (r *Ring) grow() {

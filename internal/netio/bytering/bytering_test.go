@@ -66,6 +66,11 @@ func TestRingIsABoundedQueue(t *testing.T) {
 				r.Discard(n)
 				want = want[n:]
 			},
+			"truncate": func(t *rapid.T) {
+				n := rapid.IntRange(0, len(want)).Draw(t, "n")
+				r.Truncate(n)
+				want = want[:n]
+			},
 			"": func(t *rapid.T) {
 				if r.Len() != len(want) || r.Free() != limit-len(want) {
 					t.Fatalf("len %d, free %d, want %d of %d", r.Len(), r.Free(), len(want), limit)
