@@ -72,10 +72,16 @@ func cqHead(w uint64) uint32 { return uint32(w >> (cqPosBits + 1)) }
 
 func cqTail(w uint64) uint32 { return uint32(w>>1) & cqPosMask }
 
+// tryLock takes the lock if nobody has it. The word that it returns has no lock bit.
+func (c *CQ) tryLock() (w uint64, ok bool) {
+	w = c.word.Load() &^ cqLocked
+	return w, c.word.CompareAndSwap(w, w|cqLocked)
+}
+
 // lock takes the lock and returns the head and tail.
 func (c *CQ) lock() (head, tail uint32) {
-	w := c.word.Load()
-	if w&cqLocked != 0 || !c.word.CompareAndSwap(w, w|cqLocked) {
+	w, ok := c.tryLock()
+	if !ok {
 		w = c.lockSlow()
 	}
 	return cqHead(w), cqTail(w)
@@ -85,7 +91,7 @@ func (c *CQ) lockSlow() uint64 {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	for i := 1; ; i++ {
-		if w := c.word.Load(); w&cqLocked == 0 && c.word.CompareAndSwap(w, w|cqLocked) {
+		if w, ok := c.tryLock(); ok {
 			return w
 		}
 		if i%cqSpins == 0 {
@@ -160,7 +166,11 @@ func (c *CQ) queued(i uint32) uint32 {
 
 // push adds a completion of the work queue i. The caller holds l.
 func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64) {
-	h, t := c.lock()
+	w, ok := c.tryLock() // lock would not be inlined
+	if !ok {
+		w = c.lockSlow()
+	}
+	h, t := cqHead(w), cqTail(w)
 	if count(h, t) >= len(c.ring) && !c.grow(l, h, t) {
 		c.unlock(h, t)
 		return
@@ -229,7 +239,11 @@ func (c *CQ) Poll(dst []verbs.Completion) int {
 	if w := c.word.Load(); cqHead(w) == cqTail(w) {
 		return 0
 	}
-	h, t := c.lock()
+	w, ok := c.tryLock() // lock would not be inlined
+	if !ok {
+		w = c.lockSlow()
+	}
+	h, t := cqHead(w), cqTail(w)
 	n := min(len(dst), count(h, t))
 	for k := range dst[:n] {
 		e := &c.ring[h&uint32(len(c.ring)-1)]

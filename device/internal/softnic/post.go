@@ -21,7 +21,11 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 	if n > 0 && !q.direct && q.smode == sideRun {
 		q.wire.Posted(l)
 	}
-	l.Unlock()
+	if l.dirty {
+		l.unlockDirty()
+	} else {
+		l.mu.Unlock()
+	}
 	return n, err
 }
 
@@ -52,12 +56,20 @@ func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
 		}
 	}
 	if q.sq.empty() && q.direct {
-		out, st := q.start(l, h, sg, v, info.class)
+		var out Outcome
+		var st verbs.Status
+		if info.class == classLocal {
+			out, st = Done, q.runLocal(l, h, sg)
+		} else {
+			out, st = q.wire.Start(l, h, v)
+		}
 		if out == Done {
 			n := uint32(v.Len())
 			v.release()
 			if st == verbs.StatusSuccess {
-				q.completeSend(l, h, n)
+				if h.Flags&verbs.SendSignaled != 0 {
+					q.pushSend(l, h, st, n)
+				}
 			} else {
 				q.failSend(l, h, st)
 			}
@@ -175,15 +187,7 @@ func (q *QP) failSend(l *Lane, h *Head, st verbs.Status) {
 
 func (q *QP) pushSend(l *Lane, h *Head, st verbs.Status, n uint32) {
 	q.sqCQEs++
-	q.sendCQ.push(l, q.sowner, h.ID, packWhat(h.Op, st, 0), n, 0)
-}
-
-// start runs a request that is first in order.
-func (q *QP) start(l *Lane, h *Head, sg []verbs.SGE, v Vec, class opClass) (Outcome, verbs.Status) {
-	if class == classLocal {
-		return Done, q.runLocal(l, h, sg)
-	}
-	return q.wire.Start(l, h, v)
+	q.sendCQ.push(l, q.sowner, h.ID, uint64(h.Op)|uint64(st)<<8, n, 0)
 }
 
 // Pump starts queued requests as far as that is possible. The caller holds l, the lane of the
@@ -201,7 +205,11 @@ func (q *QP) Pump(l *Lane) {
 		v, t := q.source(l, s.next)
 		out, st := Done, verbs.StatusLocalProtection
 		if t == Accepted {
-			out, st = q.start(l, h, s.segments(s.next), v, info.class)
+			if info.class == classLocal {
+				out, st = Done, q.runLocal(l, h, s.segments(s.next))
+			} else {
+				out, st = q.wire.Start(l, h, v)
+			}
 		}
 		n := uint32(v.Len())
 		v.release()
