@@ -49,7 +49,8 @@ type IA struct {
 	spin       int
 	log        *slog.Logger
 	objects    table
-	contexts   contextTable
+	contexts   contextTable // by remote context
+	locals     contextTable // LMRs by local context
 
 	async    atomic.Pointer[EVD]
 	ownAsync bool

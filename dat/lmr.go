@@ -136,6 +136,7 @@ func (pz *PZ) NewLMR(cfg LMRConfig) (*LMR, error) {
 		return nil, pz.ia.full(op, ResourceMemoryRegion)
 	}
 	pz.ia.contexts.move(0, l.rkey, l.ref)
+	pz.ia.locals.move(0, l.lkey, l.ref)
 	return l, nil
 }
 
@@ -219,9 +220,7 @@ func (l *LMR) LMRContext() uint32 {
 	case l.fast == nil:
 		return l.lkey
 	}
-	l.fast.mu.Lock()
-	defer l.fast.mu.Unlock()
-	return l.fast.lkey
+	return l.mapping().lkey
 }
 
 // RMRContext is the context that peers use (rmr_context); 0 without a remote privilege,
@@ -233,9 +232,7 @@ func (l *LMR) RMRContext() uint32 {
 	case l.fast == nil:
 		return l.rkey
 	}
-	l.fast.mu.Lock()
-	defer l.fast.mu.Unlock()
-	return l.fast.rkey
+	return l.mapping().rkey
 }
 
 // Address is what triplets count from: the address of the region's memory, or 0 with VATypeZB
@@ -247,9 +244,7 @@ func (l *LMR) Address() uint64 {
 	case l.fast == nil:
 		return l.address
 	}
-	l.fast.mu.Lock()
-	defer l.fast.mu.Unlock()
-	return l.fast.address
+	return l.mapping().address
 }
 
 // length is the region's, in bytes.
@@ -257,9 +252,7 @@ func (l *LMR) length() uint64 {
 	if l.fast == nil {
 		return uint64(len(l.region.mem))
 	}
-	l.fast.mu.Lock()
-	defer l.fast.mu.Unlock()
-	return l.fast.length
+	return l.mapping().length
 }
 
 // privileges are the region's.
@@ -267,9 +260,7 @@ func (l *LMR) privileges() Priv {
 	if l.fast == nil {
 		return l.cfg.Priv
 	}
-	l.fast.mu.Lock()
-	defer l.fast.mu.Unlock()
-	return l.fast.priv
+	return l.mapping().priv
 }
 
 // Triplet names n bytes from offset off, for local use. What lies outside of the region is
@@ -317,10 +308,10 @@ func (l *LMR) Query() (LMRParam, error) {
 		LMRContext: l.LMRContext(), RMRContext: l.RMRContext(),
 		RegisteredLength: l.length(), RegisteredAddress: l.Address(), FMRSupport: l.fast != nil, Bound: true,
 	}
-	if f := l.fast; f != nil {
-		f.mu.Lock()
-		p.VAType, p.Bound = f.vaType, f.mapped
-		f.mu.Unlock()
+	if l.fast != nil {
+		m := l.mapping()
+		p.Priv, p.VAType, p.Bound = m.priv, m.vaType, m.lkey != 0
+		p.LMRContext, p.RMRContext, p.RegisteredAddress, p.RegisteredLength = m.lkey, m.rkey, m.address, m.length
 	}
 	return p, nil
 }
@@ -331,12 +322,25 @@ func (l *LMR) Query() (LMRParam, error) {
 // INVALID_STATE (LMR_IN_USE): an RMR is bound to it, or a fast registration is outstanding.
 func (l *LMR) Free() error {
 	const op = "lmr_free"
-	if l.gone() || !l.freed.CompareAndSwap(false, true) {
+	if l.gone() {
+		return l.errGone(op)
+	}
+	inUse := func() error {
+		return l.fail(op, InvalidState, InvalidStateLMRInUse, nil, "an RMR is bound to it, or a registration or invalidation is outstanding")
+	}
+	if f := l.fast; f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock() // nobody posts one meanwhile
+		if l.settle(true); f.inFlight.Load() > 0 {
+			return inUse()
+		}
+	}
+	if !l.freed.CompareAndSwap(false, true) {
 		return l.errGone(op)
 	}
 	if err := l.mr.Dereg(); errors.Is(err, verbs.ErrBusy) {
 		l.freed.Store(false)
-		return l.fail(op, InvalidState, InvalidStateLMRInUse, nil, "an RMR is bound to it, or a registration is outstanding")
+		return inUse()
 	}
 	l.release()
 	return nil
@@ -344,21 +348,24 @@ func (l *LMR) Free() error {
 
 // abandon destroys the LMR with its IA.
 func (l *LMR) abandon() {
+	if l.fast != nil {
+		l.fast.mu.Lock()
+		defer l.fast.mu.Unlock()
+	}
 	if l.freed.CompareAndSwap(false, true) {
 		l.mr.Dereg()
 		l.release()
 	}
 }
 
-// release gives back what the LMR used, after its end in the device.
+// release gives back what the LMR used, after its end in the device. fast.mu is held.
 func (l *LMR) release() {
-	rkey := l.rkey
 	if l.fast != nil {
-		l.fast.mu.Lock()
-		rkey = l.fast.rkey
-		l.fast.mu.Unlock()
+		l.remap(fastMap{})
+	} else {
+		l.ia.contexts.move(l.rkey, 0, 0)
+		l.ia.locals.move(l.lkey, 0, 0)
 	}
-	l.ia.contexts.move(rkey, 0, 0)
 	if l.region != nil {
 		l.region.unuse()
 	}

@@ -12,7 +12,8 @@ type record struct {
 	// done is 0 while the request is outstanding; doneWithoutEvent, or doneAt plus the position
 	// of its event in its EVD, when it has completed. Under the EVD's lock.
 	done uint64
-	// object is the RMR that a bind works on.
+	// object is the RMR or LMR that a bind, fast registration or invalidation works on. Of a receive from an SRQ
+	// it is the record's index.
 	object ref
 	flags  CompletionFlags
 	op     Operation
@@ -21,6 +22,14 @@ type record struct {
 const (
 	doneWithoutEvent = 1
 	doneAt           = 2
+)
+
+// Flags of records beside those that the consumer gives.
+const (
+	// partOfNext: the request is part of the one behind it and has no event of its own.
+	partOfNext CompletionFlags = 1 << 31
+	// partFailed: a part of the request has failed, so that the rest is flushed.
+	partFailed CompletionFlags = 1 << 30
 )
 
 // heldEvent is an event that waits for ESTABLISHED to be queued before it.
@@ -207,6 +216,13 @@ func (q *dtoQueue) flushLeft(ep *EP) {
 		if rec.done != 0 {
 			continue
 		}
+		if rec.flags&partOfNext != 0 {
+			rec.done = doneWithoutEvent
+			continue
+		}
+		if rec.op.local() {
+			ep.ranLocal(rec, StatusFlushed)
+		}
 		q.counters.count(StatusFlushed, 0)
 		if q.discard {
 			rec.done = doneWithoutEvent
@@ -229,6 +245,31 @@ func (o Operation) event() EventNumber {
 		return IBDTOEvent
 	}
 	return DTOCompletion
+}
+
+// local reports whether the operation works on the own adapter's memory keys.
+func (o Operation) local() bool { return o == OpBindMW || o == OpLMRFMR || o == OpLMRInvalidate }
+
+// partRan notes the outcome of a request that is part of the one behind it. The EVD is locked.
+func (q *dtoQueue) partRan(rec *record, c *verbs.Completion) {
+	rec.done = doneWithoutEvent
+	if c.Status != verbs.StatusSuccess && c.Status != verbs.StatusFlushed {
+		q.rec[(c.ID+1)%uint64(q.depth)].flags |= partFailed
+	}
+}
+
+// ranLocal tells the object that a request works on that it has run. The EVD is locked.
+func (ep *EP) ranLocal(rec *record, s Status) {
+	b := ep.ia.objects.lookup(rec.object)
+	if b == nil {
+		return
+	}
+	switch o := b.self.(type) {
+	case *RMR:
+		o.inFlight.Add(-1)
+	case *LMR:
+		o.fast.ran(rec.op, s)
+	}
 }
 
 // statusOf maps the outcome of a work request to DAT's.
@@ -272,6 +313,16 @@ func (ep *EP) completion(ev *Event, c *verbs.Completion) (q *dtoQueue, rec *reco
 		case c.Flags&verbs.CompletionImm != 0:
 			ev.op, ev.key, ev.flags = OpReceiveMessageImmediate, c.Imm, evKeyValid
 		}
+	}
+	if rec.op.local() {
+		if rec.flags&partOfNext != 0 {
+			q.partRan(rec, c)
+			return q, nil, false
+		}
+		if rec.flags&partFailed != 0 && ev.status == StatusFlushed {
+			ev.status = StatusRMROperationFailed
+		}
+		ep.ranLocal(rec, ev.status)
 	}
 	if rec.op == OpBindMW {
 		ev.ref = rec.object

@@ -3,6 +3,7 @@ package dat
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"kdapl/verbs"
 )
@@ -16,14 +17,21 @@ type RMR struct {
 
 	mu    sync.Mutex // serializes binds; order: before EP.request.mu
 	param RMRParam
+	// ep is the one that the last bind was posted on.
+	ep *EP
+	// earlier are the parameters before the binds that have not run: one of them holds again if a bind
+	// fails or is flushed.
+	earlier []RMRParam
+	// inFlight counts binds whose completion has not been seen.
+	inFlight atomic.Int32
 }
 
 // RMRParam is what Query tells (DAT_RMR_PARAM).
 type RMRParam struct {
 	PZ    *PZ
 	Scope RMRScope
-	// Triplet, Priv, VAType and RMRContext are those of the last bind that was posted; zero
-	// when unbound.
+	// Triplet, Priv, VAType and RMRContext are those of the last bind that was posted, or, if that failed or
+	// was flushed, of the one before; zero when unbound, by whomever.
 	Triplet    LMRTriplet
 	Priv       Priv
 	VAType     VAType
@@ -76,7 +84,8 @@ func (pz *PZ) newRMR(op string, typ verbs.MWType, scope RMRScope) (*RMR, error) 
 // as two. It does not block.
 //
 // INVALID_HANDLE: a freed object; (EVD_REQUEST): the EVD lacks StreamRMRBind. INVALID_STATE: the EP is
-// neither connected nor StateDisconnected, where the bind is flushed. INVALID_PARAMETER (ARG2): the
+// neither connected nor StateDisconnected, where the bind is flushed; an RMR made for an EP is bound
+// through another one, or is to be unbound and is not bound. INVALID_PARAMETER (ARG2): the
 // triplet is outside of the LMR or names another; (ARG4): unknown privileges; (ARG8): flags.
 // PROTECTION_VIOLATION: RMR, LMR and EP are not of one PZ. PRIVILEGES_VIOLATION: the LMR lacks the local
 // privilege beneath a remote one. MODEL_NOT_SUPPORTED: VATypeZB. ErrPostFull.
@@ -91,16 +100,20 @@ func (r *RMR) Bind(lmr *LMR, triplet LMRTriplet, priv Priv, va VAType, ep *EP, c
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bound := r.param.RMRContext
+	r.settle(true)
 	typ2 := r.param.Scope == RMRScopeEP
-	req := Request{Op: OpBindMW, Cookie: cookie, Flags: flags}
+	bound := r.param.RMRContext
+	if typ2 && bound != 0 && r.ep != ep {
+		return 0, r.fail(op, InvalidState, NoSubtype, nil, fmt.Sprintf("it is bound through %v; unbind it there first", r.ep))
+	}
 	var wrs [2]verbs.SendWR
 	n := 0
-	if typ2 && bound != 0 && bound == r.mw.RKey() {
+	if typ2 && bound != 0 {
 		// A window of this kind must be free before it is bound again.
 		wrs[n] = verbs.SendWR{Op: verbs.OpLocalInval, InvKey: bound}
 		n++
 	}
+	next := RMRParam{PZ: r.pz, Scope: r.param.Scope}
 	if !(typ2 && unbind) {
 		key, err := r.mw.NextKey()
 		if err != nil {
@@ -113,23 +126,41 @@ func (r *RMR) Bind(lmr *LMR, triplet LMRTriplet, priv Priv, va VAType, ep *EP, c
 		wrs[n] = verbs.SendWR{Op: verbs.OpBindMW, Key: key, Access: access, NumSGE: 1}
 		if !unbind {
 			wrs[n].SGE[0] = verbs.SGE{Addr: triplet.VirtualAddress, Length: triplet.SegmentLength, LKey: triplet.LMRContext}
-			rmrContext = key
+			next.Triplet, next.Priv, next.VAType, next.RMRContext = triplet, priv, va, key
 		}
 		n++
 	}
 	if n == 0 {
 		return 0, r.fail(op, InvalidState, NoSubtype, nil, "the RMR is not bound")
 	}
-	if err := ep.postBind(op, wrs[:n], &req, r.ref); err != nil {
+	if err := ep.postBind(op, wrs[:n], &Request{Op: OpBindMW, Cookie: cookie, Flags: flags}, r); err != nil {
 		return 0, err
 	}
-	r.ia.contexts.move(bound, rmrContext, r.ref)
-	r.param.RMRContext = rmrContext
-	r.param.Triplet, r.param.Priv, r.param.VAType = triplet, priv, va
-	if unbind {
-		r.param.Triplet, r.param.Priv, r.param.VAType = LMRTriplet{}, PrivNone, VATypeVA
+	r.ia.contexts.move(bound, next.RMRContext, r.ref)
+	r.earlier = append(r.earlier, r.param)
+	r.param, r.ep = next, ep
+	return next.RMRContext, nil
+}
+
+// settle finds out what holds now, if no bind is under way: the adapter knows whether the binds ran, and whether
+// a peer has ended the last one since. look makes it take the completions that the adapter has. mu is
+// held.
+func (r *RMR) settle(look bool) {
+	if look && r.inFlight.Load() > 0 && r.ep != nil {
+		r.ep.pumpBoth()
 	}
-	return rmrContext, nil
+	if r.inFlight.Load() > 0 {
+		return
+	}
+	key := r.mw.RKey()
+	holds := RMRParam{PZ: r.pz, Scope: r.param.Scope}
+	for _, p := range append(r.earlier, r.param) {
+		if key != 0 && p.RMRContext == key {
+			holds = p
+		}
+	}
+	r.ia.contexts.move(r.param.RMRContext, holds.RMRContext, r.ref)
+	r.param, r.earlier = holds, r.earlier[:0]
 }
 
 // checkBind checks the arguments of Bind.
@@ -166,31 +197,28 @@ func (l *LMR) contains(t LMRTriplet) bool {
 	return t.VirtualAddress >= l.address && off <= l.length() && uint64(t.SegmentLength) <= l.length()-off
 }
 
-// postBind posts a bind, with what must run before it: the last element has the event, the others are
-// told of only if they fail.
-func (ep *EP) postBind(op string, wrs []verbs.SendWR, r *Request, object ref) error {
+// postBind posts a bind, with the invalidation that must run before it.
+func (ep *EP) postBind(op string, wrs []verbs.SendWR, req *Request, r *RMR) error {
 	if err := ep.checkPost(op, StateConnected); err != nil {
 		return err
 	}
 	q := &ep.request
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ep.qp == nil {
+	switch {
+	case ep.qp == nil:
 		return ep.errGone(op)
-	}
-	if !q.discard && q.evd.streams&StreamRMRBind == 0 {
+	case !q.discard && q.evd.streams&StreamRMRBind == 0:
 		return ep.fail(op, InvalidHandle, InvalidHandleEVDRequest, nil, "the Request EVD lacks StreamRMRBind")
+	case r.pz != ep.pz:
+		return ep.fail(op, ProtectionViolation, NoSubtype, nil, "RMR and EP are of different protection zones")
 	}
-	if b := ep.ia.objects.lookup(object); b != nil {
-		if o, ok := b.self.(*RMR); ok && o.pz != ep.pz {
-			return ep.fail(op, ProtectionViolation, NoSubtype, nil, "RMR and EP are of different protection zones")
-		}
-	}
-	return ep.postLocal(op, wrs, r, object)
+	return ep.postLocal(op, wrs, req, r.ref, &r.inFlight)
 }
 
-// postLocal posts requests that work on the own adapter. q.mu is held.
-func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref) error {
+// postLocal posts requests that work on the own adapter: the last has the event, those before it are part of
+// it and have none. inFlight counts until the completion of the last. q.mu is held.
+func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref, inFlight *atomic.Int32) error {
 	q := &ep.request
 	if q.reserve(len(wrs)) < len(wrs) {
 		return ErrPostFull
@@ -206,14 +234,18 @@ func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref) e
 		}
 		*rec = record{cookie: r.Cookie, op: r.Op, flags: r.Flags, object: object}
 		if i < len(wrs)-1 {
-			rec.op, rec.flags = OpLMRInvalidate, CompletionSuppress
+			rec.flags = partOfNext
 		}
 	}
 	if cap(ep.sendWR) < len(wrs) {
 		ep.sendWR = make([]verbs.SendWR, len(wrs))
 	}
 	copy(ep.sendWR[:len(wrs)], wrs)
+	inFlight.Add(1)
 	_, err := ep.submit(op, ep.sendWR[:len(wrs)])
+	if err != nil {
+		inFlight.Add(-1)
+	}
 	return err
 }
 
@@ -224,6 +256,7 @@ func (r *RMR) Query() (RMRParam, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.settle(false)
 	return r.param, nil
 }
 
@@ -277,89 +310,4 @@ func (ev *Event) RMRBind() RMRBindData {
 	}
 	r, _ := ev.obj.(*RMR)
 	return RMRBindData{RMR: r, Cookie: ev.cookie, Status: ev.status}
-}
-
-// contextTable finds own memory by its remote context, for operations that name it so.
-type contextTable struct {
-	mu sync.RWMutex
-	m  map[uint32]ref
-}
-
-// move takes one context out and puts another in; 0 is none.
-func (t *contextTable) move(from, to uint32, object ref) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if from != 0 {
-		delete(t.m, from)
-	}
-	if to != 0 {
-		if t.m == nil {
-			t.m = map[uint32]ref{}
-		}
-		t.m[to] = object
-	}
-}
-
-func (t *contextTable) find(context uint32) ref {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.m[context]
-}
-
-// PostRDMAReadToRMR posts an RDMA read whose sink is named by the remote context of an own LMR or RMR
-// (dat_ep_post_rdma_read_to_rmr), which must give remote write. It completes as an RDMA read. For
-// the rest see PostRDMARead.
-//
-// PROTECTION_VIOLATION: the context is unknown, or the triplet outside of it.
-// PRIVILEGES_VIOLATION: it does not give remote write.
-func (ep *EP) PostRDMAReadToRMR(cookie uint64, flags CompletionFlags, local, remote RMRTriplet) error {
-	const op = "ep_post_rdma_read_to_rmr"
-	if ep.gone() {
-		return ep.errGone(op)
-	}
-	sink, err := ep.sinkOf(op, local)
-	if err != nil {
-		return err
-	}
-	r := Request{Op: OpRDMARead, Cookie: cookie, Flags: flags, Remote: remote}
-	return ep.postOne(op, &r, []LMRTriplet{sink})
-}
-
-// sinkOf translates own memory that is named by its remote context.
-func (ep *EP) sinkOf(op string, t RMRTriplet) (LMRTriplet, error) {
-	if t.SegmentLength == 0 {
-		return LMRTriplet{}, nil
-	}
-	b := ep.ia.objects.lookup(ep.ia.contexts.find(t.RMRContext))
-	unknown := func() error {
-		return ep.fail(op, ProtectionViolation, ProtectionRDMAWrite, nil, "the local context is unknown, or the triplet outside of it")
-	}
-	if b == nil {
-		return LMRTriplet{}, unknown()
-	}
-	out := LMRTriplet{VirtualAddress: t.VirtualAddress, SegmentLength: t.SegmentLength}
-	var priv Priv
-	switch o := b.self.(type) {
-	case *LMR:
-		priv, out.LMRContext = o.privileges(), o.LMRContext()
-	case *RMR:
-		p, err := o.Query()
-		if err != nil || p.RMRContext != t.RMRContext {
-			return LMRTriplet{}, unknown()
-		}
-		priv, out.LMRContext = p.Priv, p.Triplet.LMRContext
-		start := p.Triplet.VirtualAddress
-		if p.VAType == VATypeZB {
-			start = 0
-			out.VirtualAddress += p.Triplet.VirtualAddress
-		}
-		off := t.VirtualAddress - start
-		if length := uint64(p.Triplet.SegmentLength); t.VirtualAddress < start || off > length || uint64(t.SegmentLength) > length-off {
-			return LMRTriplet{}, unknown()
-		}
-	}
-	if priv&PrivRemoteWrite == 0 {
-		return LMRTriplet{}, ep.fail(op, PrivilegesViolation, PrivilegesRDMAWrite, nil, "the local context does not give remote write")
-	}
-	return out, nil
 }
