@@ -2,6 +2,7 @@ package dat
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,11 @@ func (ia *IA) NewCNO(agent func(*EVD)) (*CNO, error) {
 	if err := ia.check(op); err != nil {
 		return nil, err
 	}
-	c := &CNO{agent: agent, members: map[*EVD]bool{}, wake: make(chan struct{}, 1)}
+	return ia.newCNO(op, agent, nil)
+}
+
+func (ia *IA) newCNO(op string, agent func(*EVD), fd *notifyFD) (*CNO, error) {
+	c := &CNO{agent: agent, fd: fd, members: map[*EVD]bool{}, wake: make(chan struct{}, 1)}
 	c.base = base{self: c, ia: ia, kind: HandleCNO}
 	if !ia.register(&c.base, ia.attr.MaxEVDs) {
 		return nil, ia.full(op, NoSubtype)
@@ -44,15 +49,18 @@ func (ia *IA) NewCNO(agent func(*EVD)) (*CNO, error) {
 // MODEL_NOT_SUPPORTED: the platform has no such descriptors; Linux has.
 func (ia *IA) NewCNOFD() (*CNO, error) {
 	const op = "cno_fd_create"
-	c, err := ia.NewCNO(nil)
-	if err != nil {
+	if err := ia.check(op); err != nil {
 		return nil, err
 	}
-	if c.fd, err = newNotifyFD(); err != nil {
-		c.Free()
+	fd, err := newNotifyFD()
+	if err != nil {
 		return nil, ia.fail(op, ModelNotSupported, NoSubtype, err, "use NewCNO and Wait")
 	}
-	return c, nil
+	c, err := ia.newCNO(op, nil, fd)
+	if err != nil {
+		fd.close()
+	}
+	return c, err
 }
 
 // FD is the descriptor of a CNO made by NewCNOFD, -1 otherwise. It is valid until Free, and the
@@ -108,6 +116,12 @@ func (c *CNO) Wait(ctx context.Context, timeout time.Duration) (*EVD, error) {
 	if c.gone() {
 		return nil, c.errGone(op)
 	}
+	if timeout < Infinite {
+		return nil, c.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("timeout %v, allowed are 0 and more, and Infinite", timeout))
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	var expired <-chan time.Time
 	c.mu.Lock()
 	c.waiters++
@@ -138,9 +152,10 @@ func (c *CNO) Wait(ctx context.Context, timeout time.Duration) (*EVD, error) {
 			defer t.Stop()
 			expired = t.C
 		}
+		wake := c.wake
 		c.mu.Unlock()
 		select {
-		case <-c.wake:
+		case <-wake:
 		case <-expired:
 			timeout = 0
 		case <-ctx.Done():
@@ -262,23 +277,14 @@ func (c *CNO) abandon() {
 	}
 }
 
-func (c *CNO) gone() bool { return c == nil || c.ia == nil || c.freed.Load() }
-
-func (c *CNO) errGone(op string) error {
-	if c == nil || c.ia == nil {
-		return (&base{kind: HandleCNO}).errFreed(op)
-	}
-	return c.errFreed(op)
-}
-
 // ModifyCNO associates the EVD with a CNO, or with none (dat_evd_modify_cno). Events that are queued trigger it
 // at once. It does not block.
 //
 // INVALID_HANDLE (CNO): freed, or of another IA.
 func (e *EVD) ModifyCNO(c *CNO) error {
 	const op = "evd_modify_cno"
-	if e.freedOrNil() {
-		return e.errFreed(op)
+	if e.gone() {
+		return e.errGone(op)
 	}
 	if c != nil && (c.gone() || c.ia != e.ia) {
 		return e.fail(op, InvalidHandle, InvalidHandleCNO, nil, "the CNO was freed, or is of another IA")
@@ -301,7 +307,7 @@ func (e *EVD) setCNO(op string, c *CNO) error {
 	if e.freed.Load() {
 		e.end(&a)
 		c.forget(e)
-		return e.errFreed(op)
+		return e.errGone(op)
 	}
 	before := e.cno
 	e.cno = c

@@ -186,12 +186,3 @@ func (cr *CR) abandon() {
 		cr.end()
 	}
 }
-
-func (cr *CR) gone() bool { return cr == nil || cr.ia == nil || cr.freed.Load() }
-
-func (cr *CR) errGone(op string) error {
-	if cr == nil || cr.ia == nil {
-		return (&base{kind: HandleCR}).errFreed(op)
-	}
-	return cr.errFreed(op)
-}

@@ -128,6 +128,8 @@ func (ia *IA) NewEP(cfg EPConfig) (*EP, error) {
 	ep := &EP{attr: attr, srq: cfg.SRQ}
 	ep.recv.srq = cfg.SRQ
 	ep.base = base{self: ep, ia: ia, kind: HandleEP}
+	ep.ctl.Lock() // once it is registered, the IA's end may find it
+	defer ep.ctl.Unlock()
 	if !ia.register(&ep.base, ia.attr.MaxEPs) {
 		return nil, ia.full(op, ResourceTEP)
 	}
@@ -178,7 +180,7 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 			if e, err = ep.ia.discardEVD(); err != nil {
 				return nil, err
 			}
-		} else if e.freedOrNil() || e.ia != ep.ia || e.streams&need == 0 {
+		} else if e.gone() || e.ia != ep.ia || e.streams&need == 0 {
 			return nil, ep.fail(op, InvalidHandle, sub, nil, fmt.Sprintf("the EVD was freed, is of another IA, or lacks stream %v", need))
 		}
 		if sub == InvalidHandleEVDRecv && ep.srq != nil {
@@ -254,8 +256,10 @@ func (q *dtoQueue) set(e *EVD, discard bool, d discipline, depth int) {
 func (ep *EP) unconfigure() {
 	ep.recv.mu.Lock()
 	ep.request.mu.Lock()
+	ep.mu.Lock()
 	qp := ep.qp
 	ep.qp = nil
+	ep.mu.Unlock()
 	ep.request.mu.Unlock()
 	ep.recv.mu.Unlock()
 	if ep.recv.evd == nil {
@@ -337,15 +341,6 @@ func (s EPState) allows(c epCause) bool {
 }
 
 func (ep *EP) loadState() EPState { return EPState(ep.state.Load()) }
-
-func (ep *EP) gone() bool { return ep == nil || ep.ia == nil || ep.freed.Load() }
-
-func (ep *EP) errGone(op string) error {
-	if ep == nil || ep.ia == nil {
-		return (&base{kind: HandleEP}).errFreed(op)
-	}
-	return ep.errFreed(op)
-}
 
 // EPParam is what Query tells and Modify takes (DAT_EP_PARAM).
 type EPParam struct {

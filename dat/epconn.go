@@ -181,10 +181,16 @@ func (ep *EP) Disconnect(flags CloseFlags) error {
 
 // disconnectQP tells the device that the connection ends.
 func (ep *EP) disconnectQP(graceful bool) {
-	err := ep.qp.Disconnect(graceful)
+	ep.mu.Lock()
+	qp := ep.qp
+	ep.mu.Unlock()
+	if qp == nil {
+		return // freed meanwhile
+	}
+	err := qp.Disconnect(graceful)
 	if err != nil && !graceful {
 		// The connection ended by itself at the same time, or never began; the queues must be flushed anyway.
-		if err = ep.qp.Modify(verbs.QPError); err != nil && !errors.Is(err, verbs.ErrState) {
+		if err = qp.Modify(verbs.QPError); err != nil && !errors.Is(err, verbs.ErrState) {
 			ep.ia.log.Warn("disconnect", "ep", ep.String(), "err", err)
 		}
 	}

@@ -102,6 +102,9 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 	q := &ep.request
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if ep.qp == nil {
+		return 0, ep.errGone(op)
+	}
 	if cap(ep.sendWR) < postBatch {
 		ep.sendWR = make([]verbs.SendWR, postBatch)
 	}
@@ -140,7 +143,9 @@ func (ep *EP) postOne(op string, r *Request, local []LMRTriplet) error {
 		ep.sendWR = make([]verbs.SendWR, 1)
 	}
 	var err error
-	if q.reserve(1) == 0 {
+	if ep.qp == nil {
+		err = ep.errGone(op) // while the state was looked at
+	} else if q.reserve(1) == 0 {
 		err = ErrPostFull
 	} else if err = ep.request1(op, &ep.sendWR[0], 0, r, local); err == nil {
 		_, err = ep.submit(op, ep.sendWR[:1])

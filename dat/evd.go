@@ -49,6 +49,8 @@ type EVD struct {
 	helper  verbs.Progresser
 	memory  func(size int) ([]byte, func())
 	run     func() // e.activate, stored so that starting it allocates nothing
+	// guests are other IAs whose asynchronous events the EVD takes; their events name them by number.
+	guests atomic.Pointer[[]*IA]
 
 	// The rest is under the ring's lock.
 
@@ -250,8 +252,8 @@ func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, int, error) {
 
 // Query tells the EVD's parameters (dat_evd_query). It does not block.
 func (e *EVD) Query() (EVDParam, error) {
-	if e.freedOrNil() {
-		return EVDParam{}, e.errFreed("evd_query")
+	if e.gone() {
+		return EVDParam{}, e.errGone("evd_query")
 	}
 	var a after
 	e.begin(&a)
@@ -292,8 +294,8 @@ func (e *EVD) stateLocked() EVDState {
 // INSUFFICIENT_RESOURCES: together with the reserved room more than the IA's limit.
 func (e *EVD) Resize(minLen int) error {
 	const op = "evd_resize"
-	if e.freedOrNil() {
-		return e.errFreed(op)
+	if e.gone() {
+		return e.errGone(op)
 	}
 	if minLen < 1 || minLen > e.ia.attr.MaxEVDQLen {
 		return e.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("length %d, allowed are 1 to %d", minLen, e.ia.attr.MaxEVDQLen))
@@ -303,13 +305,13 @@ func (e *EVD) Resize(minLen int) error {
 	defer e.end(&a)
 	switch {
 	case e.freed.Load():
-		return e.errFreed(op)
+		return e.errGone(op)
 	case e.waiter.owned:
 		return e.fail(op, InvalidState, InvalidStateEVDWaiter, nil, "a waiter owns the events")
 	case minLen+e.reserved > e.ia.attr.MaxEVDQLen:
 		return e.fail(op, InsufficientResources, ResourceTEVD, nil, fmt.Sprintf("%d and %d reserved exceed the IA's limit %d", minLen, e.reserved, e.ia.attr.MaxEVDQLen))
 	}
-	if queued := e.others.count(a.ring.Head()); queued > minLen {
+	if queued := e.queuedOthers(&a); queued > minLen {
 		return e.fail(op, InvalidState, NoSubtype, nil, fmt.Sprintf("%d events are queued; dequeue some first", queued))
 	}
 	return e.setRoom(op, &a, minLen, e.reserved)
@@ -325,6 +327,7 @@ func (e *EVD) setRoom(op string, a *after, qlen, reserved int) error {
 		}
 		a.ring, a.n = r, moved
 		e.publish(a)
+		a.room = 0 // was that of the old ring
 	}
 	e.qlen, e.reserved = qlen, reserved
 	return nil
@@ -337,7 +340,7 @@ func (e *EVD) attach(op string, dtos int, d discipline) error {
 	e.begin(&a)
 	defer e.end(&a)
 	if e.freed.Load() {
-		return e.errFreed(op)
+		return e.errGone(op)
 	}
 	if !e.discs.fits(d, e.streams) {
 		return e.fail(op, InvalidParameter, InvalidArg8, nil, fmt.Sprintf("completion flags %v do not fit the other streams of the EVD, which this adapter cannot tell apart", d))
@@ -349,6 +352,21 @@ func (e *EVD) attach(op string, dtos int, d discipline) error {
 	}
 	e.discs.add(d)
 	return nil
+}
+
+// addGuest gives another IA, whose asynchronous events the EVD is to take, a number above 0.
+func (e *EVD) addGuest(ia *IA) uint64 {
+	for {
+		old := e.guests.Load()
+		var all []*IA
+		if old != nil {
+			all = *old
+		}
+		all = append(all[:len(all):len(all)], ia)
+		if e.guests.CompareAndSwap(old, &all) {
+			return uint64(len(all))
+		}
+	}
 }
 
 // reserve changes the room for data transfer completions.
@@ -377,7 +395,11 @@ func (e *EVD) reserveLocked(op string, a *after, delta int) error {
 	if need := e.reserved + 2*e.users; need > e.cq.Cap() {
 		if err := e.cq.Resize(need); err != nil {
 			e.reserved -= delta
-			return e.ia.deviceError(op, &e.base, err)
+			f := e.ia.deviceError(op, &e.base, err).(*Error)
+			if f.Type == InvalidParameter { // the length is none of the consumer's
+				f.Type, f.Sub = InsufficientResources, ResourceTEVD
+			}
+			return f
 		}
 	}
 	return nil
@@ -399,8 +421,8 @@ func (e *EVD) detach(dtos int, d discipline) {
 // waits.
 func (e *EVD) Free() error {
 	const op = "evd_free"
-	if e.freedOrNil() {
-		return e.errFreed(op)
+	if e.gone() {
+		return e.errGone(op)
 	}
 	var a after
 	e.begin(&a)
@@ -408,7 +430,7 @@ func (e *EVD) Free() error {
 	switch {
 	case e.freed.Load():
 		e.end(&a)
-		return e.errFreed(op)
+		return e.errGone(op)
 	case e.users > 0:
 		hint = fmt.Sprintf("%d objects feed it; free them first", e.users)
 	case e.up.running > 0:
@@ -444,16 +466,6 @@ func (e *EVD) destroy(a *after) {
 	e.ia.unregister(&e.base)
 }
 
-// errFreed also serves a nil EVD.
-func (e *EVD) errFreed(op string) error {
-	if e == nil || e.ia == nil {
-		return (&base{kind: HandleEVD}).errFreed(op)
-	}
-	return e.base.errFreed(op)
-}
-
-func (e *EVD) freedOrNil() bool { return e == nil || e.ia == nil || e.freed.Load() }
-
 // Enable lets the EVD trigger its CNO (dat_evd_enable); events that are queued trigger it at once. It changes
 // nothing else: events are queued and waited for as before. It does not block.
 func (e *EVD) Enable() error { return e.setDisabled("evd_enable", false) }
@@ -462,8 +474,8 @@ func (e *EVD) Enable() error { return e.setDisabled("evd_enable", false) }
 func (e *EVD) Disable() error { return e.setDisabled("evd_disable", true) }
 
 func (e *EVD) setDisabled(op string, v bool) error {
-	if e.freedOrNil() {
-		return e.errFreed(op)
+	if e.gone() {
+		return e.errGone(op)
 	}
 	var a after
 	e.begin(&a)

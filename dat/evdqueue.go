@@ -93,6 +93,7 @@ func (e *EVD) end(a *after) {
 		e.armedNext = kind == verbs.ArmNext
 		break
 	}
+	e.counters.direct += uint64(a.got)
 	a.ring.Unlock(a.n)
 	e.settle(a)
 }
@@ -122,7 +123,7 @@ func (e *EVD) arrived(a *after) {
 		a.start++
 	}
 	if e.waiter.parked && a.notifying && a.ring.Len()+a.n >= e.waiter.threshold {
-		a.wake = true
+		a.wake, e.waiter.ready = true, true
 	}
 	if e.cno != nil && !e.disabled && a.notifying {
 		a.trigger = e.cno
@@ -288,10 +289,15 @@ func (e *EVD) append(a *after, ev *Event, notifying bool) uint64 {
 
 // roomForOther reports whether an event may be appended that has no reserved room.
 func (e *EVD) roomForOther(a *after) bool {
+	return e.queuedOthers(a) < e.qlen
+}
+
+// queuedOthers counts the queued events that use room that is not reserved.
+func (e *EVD) queuedOthers(a *after) int {
 	if e.reserved == 0 && len(e.others.pos) == 0 {
-		return a.ring.Len()+a.n < e.qlen
+		return a.ring.Len() + a.n
 	}
-	return e.others.count(a.ring.Head()) < e.qlen
+	return e.others.count(a.ring.Head())
 }
 
 // post appends an event of another stream than data transfer. false means that there
@@ -341,7 +347,7 @@ func (e *EVD) appendOther(a *after, ev *Event) {
 // ErrQueueFull: no room; nothing is queued, and no asynchronous event is raised.
 // INVALID_PARAMETER (ARG1): the EVD lacks StreamSoftware. INVALID_HANDLE: it was freed.
 func (e *EVD) PostSE(value uint64) error {
-	if e.freedOrNil() || e.streams&StreamSoftware == 0 {
+	if e.gone() || e.streams&StreamSoftware == 0 {
 		return e.refusePost()
 	}
 	ev := Event{Number: SoftwareEvent, cookie: value}
@@ -352,6 +358,7 @@ func (e *EVD) PostSE(value uint64) error {
 			// Nobody to notify: what end would do comes down to this.
 			ev.store(r.Slot(0))
 			e.up.pending = true
+			e.overflow = false
 			r.Unlock(1)
 			return nil
 		}
@@ -361,19 +368,20 @@ func (e *EVD) PostSE(value uint64) error {
 	e.begin(&a)
 	defer e.end(&a)
 	if e.freed.Load() {
-		return e.errFreed("evd_post_se")
+		return e.errGone("evd_post_se")
 	}
 	if !e.roomForOther(&a) {
 		e.counters.refused++
 		return ErrQueueFull
 	}
 	e.appendOther(&a, &ev)
+	e.overflow = false
 	return nil
 }
 
 func (e *EVD) refusePost() error {
-	if e.freedOrNil() {
-		return e.errFreed("evd_post_se")
+	if e.gone() {
+		return e.errGone("evd_post_se")
 	}
 	return e.fail("evd_post_se", InvalidParameter, InvalidArg1, nil, "the EVD was created without StreamSoftware")
 }
@@ -431,8 +439,8 @@ func (e *EVD) DequeueInto(dst []Event) int {
 func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 	for {
 		switch {
-		case e.freedOrNil():
-			return 0, e.errFreed("evd_dequeue")
+		case e.gone():
+			return 0, e.errGone("evd_dequeue")
 		case e.status.Load()&evdWaited != 0:
 			return 0, e.fail("evd_dequeue", InvalidState, InvalidStateEVDWaiter, nil, "a waiter owns the events")
 		}
@@ -445,7 +453,6 @@ func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 				a.dst = dst // nothing is older than what the CQ has
 			}
 			e.refill(&a)
-			e.counters.direct += uint64(a.got)
 			queued += a.n
 		}
 		e.end(&a)

@@ -24,8 +24,8 @@ import (
 // waiter waits (EVD_WAITER). INVALID_HANDLE: the EVD was freed.
 func (e *EVD) ModifyUpcall(policy UpcallPolicy, fn UpcallFunc, flag UpcallFlag) error {
 	const op = "evd_modify_upcall"
-	if e.freedOrNil() {
-		return e.errFreed(op)
+	if e.gone() {
+		return e.errGone(op)
 	}
 	switch {
 	case !policy.Live() && policy != UpcallDisable && policy != UpcallTeardown:
@@ -41,7 +41,7 @@ func (e *EVD) ModifyUpcall(policy UpcallPolicy, fn UpcallFunc, flag UpcallFlag) 
 	defer e.end(&a)
 	switch {
 	case e.freed.Load():
-		return e.errFreed(op)
+		return e.errGone(op)
 	case policy.Live() && fn == nil && e.fn == nil:
 		return e.fail(op, InvalidParameter, InvalidArg3, nil, fmt.Sprintf("policy %v needs a function", policy))
 	case policy.Live() && e.waiter.owned:
@@ -79,8 +79,8 @@ func (e *EVD) ModifyUpcall(policy UpcallPolicy, fn UpcallFunc, flag UpcallFlag) 
 // INVALID_STATE: called in an upcall, of whatever EVD, where it could wait for itself. A goroutine
 // that an upcall starts and then waits for is not recognized: it waits for ever.
 func (e *EVD) Teardown(ctx context.Context) error {
-	if e.freedOrNil() {
-		return e.errFreed("evd_modify_upcall")
+	if e.gone() {
+		return e.errGone("evd_modify_upcall")
 	}
 	return e.teardown(ctx, nil)
 }
@@ -90,11 +90,14 @@ func (e *EVD) teardown(ctx context.Context, fn UpcallFunc) error {
 	if inUpcall() {
 		return e.fail(op, InvalidState, NoSubtype, nil, "TEARDOWN in an upcall would wait for itself; use UpcallDisable here")
 	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	var a after
 	e.begin(&a)
 	if e.freed.Load() {
 		e.end(&a)
-		return e.errFreed(op)
+		return e.errGone(op)
 	}
 	e.tearDown()
 	if fn != nil {

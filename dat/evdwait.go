@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
 	"time"
 
@@ -15,6 +16,7 @@ type waiter struct {
 	owned      bool // a Wait is under way
 	parked     bool // … and wants to be woken
 	unwaitable bool
+	ready      bool // an event that notifies has come, and enough are queued
 	threshold  int
 	err        error // ends the wait
 	wake       chan struct{}
@@ -45,34 +47,44 @@ func (w *waiter) startTimer(d time.Duration) {
 // A wait is ended by events that notify; those that do not are counted but end none.
 //
 // ErrTimeout: time is up; nothing was taken and more counts the events queued.
-// INVALID_PARAMETER (ARG3): threshold below 1 or above the queue's length. INVALID_STATE: another
+// INVALID_PARAMETER: timeout below Infinite (ARG2), threshold below 1 or above the queue's length (ARG3). INVALID_STATE: another
 // waiter waits (EVD_WAITER), the EVD is unwaitable (EVD_UNWAITABLE), it has an upcall policy
 // other than UpcallDisable, or threshold is above 1 on an EVD with UNSIGNALLED
 // (EVD_CONFIG_NOTIFY) or SOLICITED_WAIT (EVD_CONFIG_SOLICITED) streams. ABORT: the IA was
 // closed meanwhile. INTERRUPTED_CALL: the context ended; its cause is in the error.
 func (e *EVD) Wait(ctx context.Context, threshold int, timeout time.Duration) (ev Event, more int, err error) {
-	if e.freedOrNil() {
-		return Event{}, 0, e.errFreed("evd_wait")
+	if e.gone() {
+		return Event{}, 0, e.errGone("evd_wait")
+	}
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	var a after
 	e.begin(&a)
-	if err := e.waitRefused(&a, threshold); err != nil {
+	if err := e.waitRefused(&a, threshold, timeout); err != nil {
 		e.end(&a)
 		return Event{}, 0, err
 	}
-	e.waiter.owned, e.waiter.threshold, e.waiter.err = true, threshold, nil
 	e.status.Or(evdWaited)
-	var got [1]Event
+	w := &e.waiter
+	// What is queued at the beginning ends the wait, whatever it is; after that, what notifies.
+	w.owned, w.threshold, w.err, w.ready = true, threshold, nil, true
 	deadline, timed := false, false
 	for {
-		e.waiter.parked = false
-		e.publish(&a)
-		queued := a.ring.Len()
-		if queued >= threshold && e.take(got[:]) == 1 {
-			e.leaveWait(&a)
-			return got[0], queued - 1, nil
+		if a.appended {
+			e.arrived(&a)
 		}
-		if err := e.waiter.err; err != nil {
+		w.parked = false
+		e.publish(&a)
+		if w.ready {
+			if ev, more, ok := e.takeOfMany(&a, threshold); ok {
+				e.leaveWait(&a)
+				return ev, more, nil
+			}
+			w.ready = false // somebody who began before the wait was faster
+		}
+		queued := a.ring.Len()
+		if err := w.err; err != nil {
 			e.leaveWait(&a)
 			return Event{}, queued, err
 		}
@@ -80,21 +92,37 @@ func (e *EVD) Wait(ctx context.Context, threshold int, timeout time.Duration) (e
 			e.leaveWait(&a)
 			return Event{}, queued, ErrTimeout
 		}
-		e.waiter.parked = true
+		w.parked = true
 		e.end(&a)
 		if timeout > 0 && !timed {
-			e.waiter.startTimer(timeout)
+			w.startTimer(timeout)
 			timed = true
 		}
-		switch e.park(ctx, threshold, timed) {
+		switch e.park(ctx, timed) {
 		case parkTimeout:
 			deadline = true
 		case parkCancelled:
 			e.begin(&a)
-			e.waiter.err = e.fail("evd_wait", InterruptedCall, NoSubtype, context.Cause(ctx), "the context ended")
+			w.err = e.fail("evd_wait", InterruptedCall, NoSubtype, context.Cause(ctx), "the context ended")
 			continue
 		}
 		e.begin(&a)
+	}
+}
+
+// takeOfMany takes the oldest event if at least threshold are published, and returns how many are left.
+// The EVD is locked.
+func (e *EVD) takeOfMany(a *after, threshold int) (ev Event, more int, ok bool) {
+	for {
+		w, n := a.ring.Ready(math.MaxInt)
+		if n < threshold {
+			return Event{}, 0, false
+		}
+		ev.load(a.ring.At(w, 0))
+		ev.resolve(e)
+		if a.ring.Claim(w, 1) {
+			return ev, n - 1, true
+		}
 	}
 }
 
@@ -105,6 +133,7 @@ func (e *EVD) leaveWait(a *after) {
 		e.waiter.timer.Stop()
 	}
 	e.status.And(^uint32(evdWaited))
+	a.wake = false
 	select { // a late wake-up is not for the next waiter
 	case <-e.waiter.wake:
 	default:
@@ -113,11 +142,13 @@ func (e *EVD) leaveWait(a *after) {
 }
 
 // waitRefused says why a wait cannot begin.
-func (e *EVD) waitRefused(a *after, threshold int) error {
+func (e *EVD) waitRefused(a *after, threshold int, timeout time.Duration) error {
 	const op = "evd_wait"
 	switch {
 	case e.freed.Load():
-		return e.errFreed(op)
+		return e.errGone(op)
+	case timeout < Infinite:
+		return e.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("timeout %v, allowed are 0 and more, and Infinite", timeout))
 	case threshold < 1 || threshold > e.qlen+e.reserved:
 		return e.fail(op, InvalidParameter, InvalidArg3, nil, fmt.Sprintf("threshold %d, allowed are 1 to %d", threshold, e.qlen+e.reserved))
 	case e.waiter.owned:
@@ -146,9 +177,9 @@ const (
 )
 
 // park waits for a wake-up: first in turns that help the adapter and yield, then asleep.
-func (e *EVD) park(ctx context.Context, threshold int, timed bool) parkOutcome {
+func (e *EVD) park(ctx context.Context, timed bool) parkOutcome {
 	for range e.ia.spin {
-		if e.progress() || e.ring.Load().Len() >= threshold || len(e.waiter.wake) > 0 {
+		if e.progress() || len(e.waiter.wake) > 0 {
 			return parkWoken
 		}
 		if p, ok := e.cq.(verbs.Peeker); ok && p.Peek(1) > 0 {
@@ -186,14 +217,14 @@ func (e *EVD) SetUnwaitable() error { return e.setWaitable("evd_set_unwaitable",
 func (e *EVD) ClearUnwaitable() error { return e.setWaitable("evd_clear_unwaitable", false) }
 
 func (e *EVD) setWaitable(op string, unwaitable bool) error {
-	if e.freedOrNil() {
-		return e.errFreed(op)
+	if e.gone() {
+		return e.errGone(op)
 	}
 	var a after
 	e.begin(&a)
 	defer e.end(&a)
 	if e.freed.Load() {
-		return e.errFreed(op)
+		return e.errGone(op)
 	}
 	e.waiter.unwaitable = unwaitable
 	if unwaitable {

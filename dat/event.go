@@ -39,6 +39,10 @@ const (
 	evKeyValid                     // key is an invalidated context or immediate data
 )
 
+// evGuestShift is where extra has, behind the reason of an asynchronous event, the number of the IA that
+// it comes from if that is not the EVD's own.
+const evGuestShift = 16
+
 // store puts the event into a ring slot. Slot words: number, op, status and flags; ref;
 // cookie; length and key; extra.
 func (ev *Event) store(p *evring.Payload) {
@@ -56,8 +60,14 @@ func (ev *Event) load(p *evring.Payload) {
 // resolve finds the object that the event names.
 func (ev *Event) resolve(e *EVD) {
 	ev.evd, ev.obj = e, nil
+	ia := e.ia
+	if n := ev.extra >> evGuestShift; n != 0 {
+		ia = (*e.guests.Load())[n-1]
+		ev.obj = ia // if it is about nothing else
+	}
 	if ev.ref != 0 {
-		if b := e.ia.objects.lookup(ev.ref); b != nil {
+		ev.obj = nil
+		if b := ia.objects.lookup(ev.ref); b != nil {
 			ev.obj = b.self
 		}
 	}

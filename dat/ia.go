@@ -54,6 +54,7 @@ type IA struct {
 
 	async    atomic.Pointer[EVD]
 	ownAsync bool
+	guest    uint64 // the IA's number at an asynchronous EVD of another IA's; 0 at its own
 
 	srqMu sync.Mutex // which EVDs the EPs of SRQs feed; before EVD locks
 
@@ -124,8 +125,10 @@ func (ia *IA) openAsync(cfg Config) error {
 			return err
 		}
 		ia.ownAsync = true
-	} else if e.freedOrNil() || e.streams&StreamAsync == 0 {
+	} else if e.gone() || e.streams&StreamAsync == 0 {
 		return ia.fail("ia_open", InvalidHandle, InvalidHandleEVDAsync, nil, "AsyncEVD was freed or lacks StreamAsync")
+	} else {
+		ia.guest = e.addGuest(ia)
 	}
 	if err := e.attach("ia_open", 0, discNone); err != nil {
 		return err
@@ -136,17 +139,10 @@ func (ia *IA) openAsync(cfg Config) error {
 
 // check returns the error of a call on an IA that is closed or nil.
 func (ia *IA) check(op string) error {
-	if ia == nil || ia.ia == nil || ia.freed.Load() {
-		return ia.baseOrNil().errFreed(op)
+	if ia.gone() {
+		return ia.errGone(op)
 	}
 	return nil
-}
-
-func (ia *IA) baseOrNil() *base {
-	if ia == nil {
-		return &base{kind: HandleIA}
-	}
-	return &ia.base
 }
 
 // Name is the name that the IA was opened by.
@@ -212,8 +208,11 @@ func (ia *IA) unregister(b *base, until ...evdPosition) { ia.objects.remove(b, u
 
 // full is the error of a call that finds the IA's limit of objects reached.
 func (ia *IA) full(op string, sub Subtype) error {
-	if err := ia.check(op); err != nil {
-		return err
+	ia.mu.Lock()
+	closed := ia.closed
+	ia.mu.Unlock()
+	if closed {
+		return ia.errFreed(op)
 	}
 	return ia.fail(op, InsufficientResources, sub, nil, "the IA has no more; free some first, see its attributes")
 }
@@ -254,12 +253,12 @@ func (ia *IA) discardEVD() (*EVD, error) {
 
 // raise posts an asynchronous event.
 func (ia *IA) raise(n EventNumber, about *base, reason AsyncReason) {
-	ia.log.Warn("asynchronous event", "ia", ia.name, "event", n, "object", about.String(), "reason", reason)
+	ia.log.Warn("asynchronous event", "ia", ia.name, "event", n, "object", about.title(), "reason", reason)
 	e := ia.async.Load()
 	if e == nil {
 		return
 	}
-	ev := Event{Number: n, extra: uint64(reason)}
+	ev := Event{Number: n, extra: uint64(reason) | ia.guest<<evGuestShift}
 	if about.kind != HandleIA {
 		ev.ref = about.ref
 	}
@@ -345,6 +344,9 @@ func (ia *IA) Close(ctx context.Context, flags CloseFlags) error {
 	const op = "ia_close"
 	if err := ia.check(op); err != nil {
 		return err
+	}
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	switch {
 	case flags != CloseAbrupt && flags != CloseGraceful:

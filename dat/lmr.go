@@ -65,6 +65,16 @@ type region struct {
 	release func()
 }
 
+// use counts a user in; false if the memory is gone.
+func (r *region) use() bool {
+	for n := r.users.Load(); n > 0; n = r.users.Load() {
+		if r.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *region) unuse() {
 	if r.users.Add(-1) == 0 && r.release != nil {
 		r.release()
@@ -95,8 +105,9 @@ func (pz *PZ) NewLMR(cfg LMRConfig) (*LMR, error) {
 	l.base = base{self: l, ia: pz.ia, kind: HandleLMR}
 	switch {
 	case cfg.MemType == MemLMR:
-		l.region = cfg.Source.region
-		l.region.users.Add(1)
+		if l.region = cfg.Source.region; !l.region.use() {
+			return nil, cfg.Source.errGone(op)
+		}
 	case cfg.Memory != nil:
 		l.region = &region{mem: cfg.Memory[:len(cfg.Memory):len(cfg.Memory)]}
 		l.region.users.Store(1)
@@ -371,13 +382,4 @@ func (l *LMR) release() {
 	}
 	l.pz.unuse()
 	l.ia.unregister(&l.base)
-}
-
-func (l *LMR) gone() bool { return l == nil || l.ia == nil || l.freed.Load() }
-
-func (l *LMR) errGone(op string) error {
-	if l == nil || l.ia == nil {
-		return (&base{kind: HandleLMR}).errFreed(op)
-	}
-	return l.errFreed(op)
 }

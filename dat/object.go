@@ -39,16 +39,14 @@ type base struct {
 	context atomic.Pointer[any]
 }
 
-func (b *base) HandleType() HandleType { return b.kind }
-
-func (b *base) Context() any {
+func (b *base) loadContext() any {
 	if p := b.context.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-func (b *base) SetContext(v any) {
+func (b *base) storeContext(v any) {
 	if v == nil {
 		b.context.Store(nil)
 		return
@@ -56,23 +54,20 @@ func (b *base) SetContext(v any) {
 	b.context.Store(&v)
 }
 
-func (b *base) String() string {
-	if b == nil {
-		return "no object"
+// title names the object for people.
+func (b *base) title() string {
+	switch {
+	case b.ia == nil:
+		return "no " + b.kind.String()
+	case b.kind == HandleIA:
+		return "IA " + b.ia.name
 	}
-	name := "an adapter"
-	if b.ia != nil {
-		name = b.ia.name
-	}
-	if b.kind == HandleIA {
-		return "IA " + name
-	}
-	return fmt.Sprintf("%v %d of %s", b.kind, b.ref.index(), name)
+	return fmt.Sprintf("%v %d of %s", b.kind, b.ref.index(), b.ia.name)
 }
 
 // fail makes the error of a call on the object.
 func (b *base) fail(op string, t Type, sub Subtype, cause error, hint string) *Error {
-	return &Error{Type: t, Sub: sub, Op: op, Object: b.String(), Err: cause, Hint: hint}
+	return &Error{Type: t, Sub: sub, Op: op, Object: b.title(), Err: cause, Hint: hint}
 }
 
 // errFreed is the error of a call on an object that is gone.

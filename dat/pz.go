@@ -95,12 +95,3 @@ func (pz *PZ) unuse() {
 		pz.users.Add(-1)
 	}
 }
-
-func (pz *PZ) gone() bool { return pz == nil || pz.ia == nil || pz.freed.Load() }
-
-func (pz *PZ) errGone(op string) error {
-	if pz == nil || pz.ia == nil {
-		return (&base{kind: HandlePZ}).errFreed(op)
-	}
-	return pz.errFreed(op)
-}

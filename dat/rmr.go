@@ -284,15 +284,6 @@ func (r *RMR) destroy() bool {
 	return true
 }
 
-func (r *RMR) gone() bool { return r == nil || r.ia == nil || r.freed.Load() }
-
-func (r *RMR) errGone(op string) error {
-	if r == nil || r.ia == nil {
-		return (&base{kind: HandleRMR}).errFreed(op)
-	}
-	return r.errFreed(op)
-}
-
 // RMRBindData is the data of a bind's completion (DAT_RMR_BIND_COMPLETION_EVENT_DATA).
 type RMRBindData struct {
 	// RMR is the region; nil if it has been freed since.

@@ -24,7 +24,7 @@ type service struct {
 func (s *service) listen(op string, onRequest func(verbs.ConnRequest)) error {
 	ia, e := s.ia, s.evd
 	switch {
-	case e.freedOrNil() || e.ia != ia || e.streams&StreamConnectionRequest == 0:
+	case e.gone() || e.ia != ia || e.streams&StreamConnectionRequest == 0:
 		return ia.fail(op, InvalidHandle, InvalidHandleEVDCR, nil, "the EVD was freed, is of another IA, or lacks StreamConnectionRequest")
 	case s.local.Port > ia.device.Attr().MaxPort:
 		return ia.fail(op, ConnQualUnavailable, NoSubtype, nil, fmt.Sprintf("qualifier %d, the adapter has 1 to %d", s.local.Port, ia.device.Attr().MaxPort))
@@ -41,9 +41,10 @@ func (s *service) listen(op string, onRequest func(verbs.ConnRequest)) error {
 	defer s.mu.Unlock()
 	l, err := ia.device.Listen(verbs.ListenConfig{Local: s.local, Request: onRequest})
 	if err != nil {
-		s.freed.Store(true)
-		ia.unregister(&s.base)
-		e.detach(0, discNone)
+		if s.freed.CompareAndSwap(false, true) { // the IA's end may have done it
+			ia.unregister(&s.base)
+			e.detach(0, discNone)
+		}
 		f := ia.deviceError(op, &ia.base, err).(*Error)
 		if errors.Is(err, verbs.ErrLimit) || errors.Is(err, verbs.ErrAddr) && s.kind != HandleCSP {
 			f.Type, f.Sub = ConnQualUnavailable, NoSubtype
@@ -178,15 +179,6 @@ func (p *PSP) Free() error {
 
 func (p *PSP) abandon() { p.stop() }
 
-func (p *PSP) gone() bool { return p == nil || p.ia == nil || p.freed.Load() }
-
-func (p *PSP) errGone(op string) error {
-	if p == nil || p.ia == nil {
-		return (&base{kind: HandlePSP}).errFreed(op)
-	}
-	return p.errFreed(op)
-}
-
 // onRequest receives a peer's request.
 func (p *PSP) onRequest(req verbs.ConnRequest) {
 	var ep *EP
@@ -316,15 +308,6 @@ func (r *RSP) destroy() bool {
 	return ended
 }
 
-func (r *RSP) gone() bool { return r == nil || r.ia == nil || r.freed.Load() }
-
-func (r *RSP) errGone(op string) error {
-	if r == nil || r.ia == nil {
-		return (&base{kind: HandleRSP}).errFreed(op)
-	}
-	return r.errFreed(op)
-}
-
 // onRequest receives the one request. Those that come after it are refused.
 func (r *RSP) onRequest(req verbs.ConnRequest) {
 	delivered := false
@@ -411,15 +394,6 @@ func (c *CSP) Free() error {
 }
 
 func (c *CSP) abandon() { c.stop() }
-
-func (c *CSP) gone() bool { return c == nil || c.ia == nil || c.freed.Load() }
-
-func (c *CSP) errGone(op string) error {
-	if c == nil || c.ia == nil {
-		return (&base{kind: HandleCSP}).errFreed(op)
-	}
-	return c.errFreed(op)
-}
 
 func (c *CSP) onRequest(req verbs.ConnRequest) {
 	var ep *EP

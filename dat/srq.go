@@ -364,12 +364,3 @@ func (s *SRQ) destroy() bool {
 	s.ia.unregister(&s.base)
 	return true
 }
-
-func (s *SRQ) gone() bool { return s == nil || s.ia == nil || s.freed.Load() }
-
-func (s *SRQ) errGone(op string) error {
-	if s == nil || s.ia == nil {
-		return (&base{kind: HandleSRQ}).errFreed(op)
-	}
-	return s.errFreed(op)
-}
