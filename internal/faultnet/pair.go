@@ -178,6 +178,7 @@ func (p *pair) happen(i int, now time.Time) {
 			p.ends[i].resetDue, p.ends[i].resetAt = true, now.Add(p.dirs[1-i].plan.Latency)
 			p.openAll()
 		case Dark:
+			p.advance(now) // what arrives at once has arrived
 			p.goDark(now)
 		}
 	}

@@ -71,8 +71,8 @@ const (
 	// Reset breaks the connection here: the receiver finds out after the bytes before, the sender
 	// after its latency.
 	Reset
-	// Dark makes the connection deliver nothing any more in either direction (a peer that
-	// vanished, a cable that was pulled), until Conn.Heal.
+	// Dark makes the connection deliver nothing any more in either direction, also of what is under
+	// way (a peer that vanished, a cable that was pulled), until Conn.Heal.
 	Dark
 	kinds
 )
