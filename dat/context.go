@@ -64,7 +64,9 @@ func (ep *EP) sinkOf(op string, t RMRTriplet) (LMRTriplet, error) {
 	var priv Priv
 	switch o := b.self.(type) {
 	case *LMR:
-		priv, out.LMRContext = o.privileges(), o.LMRContext()
+		if priv, out.LMRContext = o.privileges(), o.LMRContext(); !o.contains(out) {
+			return LMRTriplet{}, unknown()
+		}
 	case *RMR:
 		p, err := o.Query()
 		if err != nil || p.RMRContext != t.RMRContext {

@@ -232,11 +232,20 @@ func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []L
 
 // requestFlags checks completion flags and sets what the device must know of them.
 func (ep *EP) requestFlags(op string, wr *verbs.SendWR, r *Request) error {
+	arg := InvalidArg5
+	switch r.Op { // where the flags are among the arguments
+	case OpBindMW:
+		arg = InvalidArg8
+	case OpLMRFMR:
+		arg = InvalidArg9
+	case OpLMRInvalidate:
+		arg = InvalidArg4
+	}
 	if r.Flags&^requestFlags != 0 {
-		return ep.fail(op, InvalidParameter, InvalidArg5, nil, fmt.Sprintf("flags %v are not for requests", r.Flags&^requestFlags))
+		return ep.fail(op, InvalidParameter, arg, nil, fmt.Sprintf("flags %v are not for requests", r.Flags&^requestFlags))
 	}
 	if r.Flags&CompletionUnsignalled != 0 && ep.attr.RequestCompletionFlags != CompletionUnsignalled {
-		return ep.fail(op, InvalidParameter, InvalidArg5, nil, "UNSIGNALLED needs the EP's request completion flags to be UNSIGNALLED")
+		return ep.fail(op, InvalidParameter, arg, nil, "UNSIGNALLED needs the EP's request completion flags to be UNSIGNALLED")
 	}
 	if r.Flags&CompletionSolicitedWait != 0 {
 		wr.Flags |= verbs.SendSolicited

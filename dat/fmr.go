@@ -86,7 +86,7 @@ func (pz *PZ) AllocateLMR(maxPages int, scope RMRScope) (*LMR, error) {
 //
 // INVALID_STATE (LMR_IN_USE): mapped, and nobody has invalidated it, or an invalidation is under way; or the EP's
 // state. INVALID_PARAMETER: the LMR was not made by AllocateLMR (ARG1), ranges (ARG3), privileges (ARG5), VA
-// type (ARG6). PROTECTION_VIOLATION: LMR and EP are of different PZs. MODEL_NOT_SUPPORTED: VATypeZB, remote atomics.
+// type (ARG6), flags (ARG9). PROTECTION_VIOLATION: LMR and EP are of different PZs. MODEL_NOT_SUPPORTED: VATypeZB, remote atomics.
 // ErrPostFull; further as EP.PostSend. The memory types of the kernel do not exist here.
 func (l *LMR) FMR(ranges [][]byte, priv Priv, va VAType, ep *EP, cookie uint64, flags CompletionFlags) (lmrContext, rmrContext uint32, err error) {
 	const op = "lmr_fmr"
@@ -149,7 +149,8 @@ func (l *LMR) FMR(ranges [][]byte, priv Priv, va VAType, ep *EP, cookie uint64, 
 // When its event, a DTOCompletion of OpLMRInvalidate, comes, the contexts are dead and the LMR
 // can be mapped again. If the invalidation is flushed, the mapping stays. It does not block.
 //
-// INVALID_STATE (LMR_FREE): it is not mapped, or a peer has invalidated it. For the rest see FMR.
+// INVALID_STATE (LMR_FREE): it is not mapped, or a peer has invalidated it. INVALID_PARAMETER (ARG4): flags. For the
+// rest see FMR.
 func (l *LMR) Invalidate(ep *EP, cookie uint64, flags CompletionFlags) error {
 	const op = "lmr_invalidate"
 	f, err := l.fastFor(op, ep)
