@@ -33,7 +33,6 @@ const (
 	causeReset                    // ep_reset
 	causeFree                     // ep_free
 	causeConfigure                // ep_modify supplied what was missing
-	causeUndo                     // connect or accept was refused by the adapter at once
 	// What the network does.
 	causeRequest       // a request for the EP's RSP
 	causeEstablished   // the connection stands
