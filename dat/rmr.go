@@ -193,8 +193,15 @@ func (r *RMR) checkBind(op string, lmr *LMR, t LMRTriplet, priv Priv, va VAType,
 
 // contains reports whether a triplet lies within the region.
 func (l *LMR) contains(t LMRTriplet) bool {
-	off := t.VirtualAddress - l.address
-	return t.VirtualAddress >= l.address && off <= l.length() && uint64(t.SegmentLength) <= l.length()-off
+	address, length := l.address, uint64(0)
+	if l.fast == nil {
+		length = l.length()
+	} else {
+		m := l.mapping()
+		address, length = m.address, m.length
+	}
+	off := t.VirtualAddress - address
+	return t.VirtualAddress >= address && off <= length && uint64(t.SegmentLength) <= length-off
 }
 
 // postBind posts a bind, with the invalidation that must run before it.
