@@ -110,7 +110,8 @@ func (l *connLog) next(what string, kinds ...verbs.ConnEventKind) verbs.ConnEven
 // none checks that no event arrives during a number of looks.
 func (l *connLog) none(what string) {
 	l.q.e.Helper()
-	for range spins {
+	look(func() {
+		l.q.e.Helper()
 		l.q.help()
 		l.mu.Lock()
 		n := len(l.events) - l.taken
@@ -118,7 +119,7 @@ func (l *connLog) none(what string) {
 		if n != 0 {
 			l.q.e.Fatalf("%d unexpected connection events on the %s side, %s", n, l.q.s.name, what)
 		}
-	}
+	})
 }
 
 // settled checks that every set-up has had its outcome and every connection its end. A

@@ -30,6 +30,9 @@ type env struct {
 	nextID   atomic.Uint64
 	nextBase atomic.Uint64
 
+	end  sync.RWMutex
+	over bool
+
 	mu  sync.Mutex
 	qps map[uint64]*qp // by UserData
 	all []*qp          // in order of creation
@@ -154,18 +157,47 @@ func (e *env) eventually(cond func() bool, format string, args ...any) {
 func (e *env) within(cond func() bool) bool {
 	end := time.Now().Add(e.deadline)
 	for i := 1; !cond(); i++ {
-		if i%64 != 0 {
-			runtime.Gosched()
-			continue
-		}
-		if time.Now().After(end) {
+		if i%64 == 0 && time.Now().After(end) {
 			return cond()
 		}
-		// Let the device's goroutines have a processor: one timer period.
-		tick := time.NewTimer(20 * time.Microsecond)
-		<-tick.C
+		pause(i)
 	}
 	return true
+}
+
+// pause is what a loop does in its fruitless turn i: it yields, and now and then lets the
+// device's goroutines have a processor for one timer period.
+func pause(i int) {
+	if i%64 != 0 {
+		runtime.Gosched()
+		return
+	}
+	<-time.NewTimer(20 * time.Microsecond).C
+}
+
+// look looks around a number of times, for rules that check for absence.
+func look(f func()) {
+	for i := range spins {
+		f()
+		pause(i + 1)
+	}
+}
+
+// Errorf reports from any goroutine. What a device does when the rule is over is not
+// reported any more: it cannot be.
+func (e *env) Errorf(format string, args ...any) {
+	e.TB.Helper()
+	e.end.RLock()
+	defer e.end.RUnlock()
+	if !e.over {
+		e.TB.Errorf(format, args...)
+	}
+}
+
+// Error is Errorf without a format.
+func (e *env) Error(args ...any) {
+	e.TB.Helper()
+	e.Errorf("%s", fmt.Sprint(args...))
 }
 
 // bounded runs f and fails the rule, with all stacks, if f has not returned at the
@@ -270,7 +302,7 @@ func (e *env) woken(ch <-chan struct{}) bool {
 }
 
 // together runs f(0) to f(n-1) at once and waits for all, at most until the deadline has
-// passed several times. f must not call Fatal.
+// passed several times. A Fatal in f ends only its goroutine.
 func (e *env) together(n int, f func(i int)) {
 	e.Helper()
 	var wg sync.WaitGroup

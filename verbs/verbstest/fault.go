@@ -96,10 +96,10 @@ func sendsWaitInOrder(e *env) {
 	}
 	// Writes and reads do not overtake.
 	a.post(e.write(target, 0, src.all()), e.read(target, 0, sink.sge(0, n)))
-	for range spins {
+	look(func() {
 		a.scq.poll()
 		b.rcq.poll()
-	}
+	})
 	if a.s.acked() {
 		target.zero(0, 64, "a write behind sends that wait")
 	}

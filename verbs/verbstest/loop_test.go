@@ -2,9 +2,7 @@ package verbstest_test
 
 import (
 	"net/netip"
-	"os"
 	"testing"
-	"time"
 
 	"kdapl/device/loop"
 	"kdapl/verbs"
@@ -18,7 +16,7 @@ var nowhere = verbs.Address{IP: netip.AddrFrom4([4]byte{127, 9, 9, 9}), Port: 1}
 func onLoop(cfg loop.Config) func(testing.TB) verbstest.Pair {
 	d := loop.New(cfg)
 	return func(testing.TB) verbstest.Pair {
-		return verbstest.Pair{Active: d, Passive: d, Unreachable: nowhere, Deadline: deadline()}
+		return verbstest.Pair{Active: d, Passive: d, Unreachable: nowhere}
 	}
 }
 
@@ -30,7 +28,12 @@ func TestLoopSourceReusable(t *testing.T) {
 	verbstest.Run(t, onLoop(loop.Config{Completion: verbs.SourceReusable}))
 }
 
-func deadline() time.Duration {
-	d, _ := time.ParseDuration(os.Getenv("VT_DEADLINE"))
-	return d
+// Two adapters, the second made for each rule so that it can be removed.
+func TestLoopBetweenAdapters(t *testing.T) {
+	first := loop.New(loop.Config{Name: "loop1", Addr: netip.MustParseAddr("127.0.0.2")})
+	verbstest.Run(t, func(t testing.TB) verbstest.Pair {
+		second := loop.New(loop.Config{Name: "loop2", Addr: netip.MustParseAddr("127.0.0.3")})
+		t.Cleanup(second.Remove)
+		return verbstest.Pair{Active: first, Passive: second, Unreachable: nowhere, Remove: second.Remove}
+	})
 }

@@ -27,6 +27,7 @@ var memoryRules = []rule{
 	{"the sink of a read needs remote write where the device says so", verbs.CapReadSinkRemoteWrite, readNeedsRemoteWrite},
 	{"the result of an atomic needs local write", verbs.CapAtomics, atomicNeedsLocalWrite},
 	{"a region without any right can be sent from", 0, sendNeedsNoRight},
+	{"a region without local read is no source where the device can withhold it", 0, noLocalRead},
 	{"a zero-based region is addressed from 0", verbs.CapZeroBased, zeroBasedLocal},
 	{"a region that is deregistered under a posted receive is not touched", 0, deregUnderRecv},
 	{"Dereg does not wait for the network", 0, deregDoesNotWait},
@@ -95,11 +96,14 @@ func remoteKeyOnDemand(e *env) {
 func localEnds(e *env) {
 	a, b := e.couple()
 	src, dst := e.a.source(64), e.b.mem(64, localWrite)
-	b.recv(e.recv(dst.sge(0, 1), dst.sge(1, 62), dst.sge(63, 1)))
-	a.post(e.send(src.sge(0, 1), src.sge(1, 62), src.sge(63, 1)))
-	b.rcq.ok(1, "receive")
-	a.scq.ok(1, "send")
-	dst.same(0, src.buf, "message in three segments")
+	for _, part := range [][2]int{{0, 1}, {63, 1}, {1, 62}, {0, 63}, {1, 63}, {0, 64}} {
+		dst.clear()
+		b.recv(e.recv(dst.sge(part[0], part[1])))
+		a.post(e.send(src.sge(part[0], part[1])))
+		b.rcq.ok(1, "receive")
+		a.scq.ok(1, "send")
+		dst.same(part[0], src.buf[part[0]:part[0]+part[1]], "message at an end of a region")
+	}
 }
 
 // localFaults makes one request after the other, each with a fault in its local segment,
@@ -135,6 +139,10 @@ func localBounds(e *env) {
 	shift := func(off, n int) func(*qp) verbs.SendWR {
 		return func(*qp) verbs.SendWR { return e.send(src.sge(off, n)) }
 	}
+	second := func(*qp) verbs.SendWR { return e.send(src.sge(0, 8), src.sge(60, 8)) }
+	if e.a.attr.MaxSendSGE < 2 {
+		second = shift(60, 8)
+	}
 	e.localFaults(verbs.ErrBounds, map[string]func(*qp) verbs.SendWR{
 		"one byte before the region":            shift(-1, 1),
 		"a segment that begins before":          shift(-1, 64),
@@ -144,7 +152,7 @@ func localBounds(e *env) {
 		"a segment of the greatest length":      shift(0, int(min(1<<31-1, e.a.attr.MaxMessage))),
 		"a segment far before":                  shift(-1<<20, 8),
 		"a segment far behind":                  shift(1<<20, 8),
-		"a second segment that lies behind":     func(*qp) verbs.SendWR { return e.send(src.sge(0, 8), src.sge(60, 8)) },
+		"a second segment that lies behind":     second,
 		"the virtual address as an offset from": func(*qp) verbs.SendWR { return e.send(verbs.SGE{Addr: 0, Length: 8, LKey: src.mr.LKey()}) },
 	})
 }
@@ -220,9 +228,13 @@ func localForeignPD(e *env) {
 	pd, err := e.a.ctx.AllocPD()
 	e.must(err, "AllocPD")
 	foreign := e.a.memIn(pd, 64, remoteBoth)
+	second := func(*qp) verbs.SendWR { return e.send(e.a.source(8).all(), foreign.sge(0, 8)) }
+	if e.a.attr.MaxSendSGE < 2 {
+		second = func(*qp) verbs.SendWR { return e.send(foreign.sge(8, 8)) }
+	}
 	e.localFaults(verbs.ErrProtection, map[string]func(*qp) verbs.SendWR{
 		"send from a region of another PD":  func(*qp) verbs.SendWR { return e.send(foreign.sge(0, 8)) },
-		"second segment from another PD":    func(*qp) verbs.SendWR { return e.send(e.a.source(8).all(), foreign.sge(0, 8)) },
+		"second segment from another PD":    second,
 		"read into a region of another PD":  func(*qp) verbs.SendWR { return e.read(e.b.mem(64, remoteBoth), 0, foreign.sge(0, 8)) },
 		"write from a region of another PD": func(*qp) verbs.SendWR { return e.write(e.b.mem(64, remoteBoth), 0, foreign.sge(0, 8)) },
 	})
@@ -238,8 +250,17 @@ func localForeignContext(e *env) {
 
 func zeroSegmentIgnored(e *env) {
 	a, b := e.couple()
-	src, dst := e.a.source(32), e.b.mem(32, localWrite)
 	wild := verbs.SGE{Addr: ^uint64(0), LKey: 0xffffffff}
+	b.recv(e.recv(wild))
+	a.post(e.send(wild))
+	if c := b.rcq.ok(1, "receive")[0]; c.Length != 0 {
+		e.Errorf("received %d bytes, want 0", c.Length)
+	}
+	a.scq.ok(1, "send")
+	if min(e.a.attr.MaxSendSGE, e.b.attr.MaxRecvSGE) < 4 {
+		return
+	}
+	src, dst := e.a.source(32), e.b.mem(32, localWrite)
 	b.recv(e.recv(wild, dst.sge(0, 16), wild, dst.sge(16, 16)))
 	a.post(e.send(wild, src.sge(0, 10), wild, src.sge(10, 22)))
 	if c := b.rcq.ok(1, "receive")[0]; c.Length != 32 {
@@ -247,12 +268,6 @@ func zeroSegmentIgnored(e *env) {
 	}
 	a.scq.ok(1, "send")
 	dst.same(0, src.buf, "message with empty segments")
-	b.recv(e.recv(wild))
-	a.post(e.send(wild, wild))
-	if c := b.rcq.ok(1, "receive")[0]; c.Length != 0 {
-		e.Errorf("received %d bytes, want 0", c.Length)
-	}
-	a.scq.ok(1, "send")
 }
 
 // recvFault checks that a receive into a faulty segment is refused at the post, or fails
@@ -319,6 +334,33 @@ func sendNeedsNoRight(e *env) {
 	b.rcq.ok(1, "receive")
 	a.scq.ok(2, "write and send")
 	dst.same(0, src.buf, "write")
+}
+
+// noLocalRead: a device that cannot withhold local read ignores AccessNoLocalRead.
+func noLocalRead(e *env) {
+	a, b := e.couple()
+	m := e.a.mem(64, localWrite|verbs.AccessNoLocalRead)
+	dst := e.b.mem(64, remoteBoth)
+	// It can be received into on every device.
+	a.recv(e.recv(m.all()))
+	src := e.b.source(64)
+	b.post(e.send(src.all()))
+	a.rcq.ok(1, "receive into a region without local read")
+	b.scq.ok(1, "send")
+	m.same(0, src.buf, "message in a region without local read")
+	for _, wr := range []verbs.SendWR{e.send(m.sge(0, 8)), e.write(dst, 0, m.sge(0, 8))} {
+		b.recv(e.recv(dst.sge(8, 8)))
+		n, err := a.tryPost(wr)
+		if n == 0 {
+			e.refused(err, wr.Op.String()+" from a region without local read", verbs.ErrAccess)
+			dst.zero(0, 64, "the target of a refused request")
+			continue
+		}
+		if c := a.scq.one("a request from a region without local read"); c.Status != verbs.StatusSuccess {
+			a.failed(c, wr.Op.String()+" from a region without local read", verbs.StatusLocalProtection)
+			e.again(a, b, false)
+		}
+	}
 }
 
 func zeroBasedLocal(e *env) {

@@ -57,7 +57,9 @@ func (s *side) init(q *qp, c conf) verbs.QPInit {
 	def(&c.recv, s.depth())
 	def(&c.sendSGE, min(4, s.attr.MaxSendSGE))
 	def(&c.recvSGE, min(4, s.attr.MaxRecvSGE))
-	def(&c.inline, min(64, s.attr.MaxInline))
+	if s.attr.Can(verbs.CapInline) {
+		def(&c.inline, min(64, s.attr.MaxInline))
+	}
 	in := verbs.QPInit{
 		Type: c.typ, MaxSend: max(c.send, 0), MaxRecv: max(c.recv, 0), MaxSendSGE: c.sendSGE, MaxRecvSGE: c.recvSGE,
 		MaxInline: c.inline, UserData: q.user, QKey: c.qkey,
@@ -328,4 +330,7 @@ func (e *env) finish() {
 			s.close()
 		}
 	}
+	e.end.Lock()
+	e.over = true
+	e.end.Unlock()
 }

@@ -190,13 +190,14 @@ func (c *cq) forget(q *qp) {
 // none checks that nothing arrives during a number of looks.
 func (c *cq) none(what string) {
 	c.e.Helper()
-	for range spins {
+	look(func() {
+		c.e.Helper()
 		if c.size() != 0 {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.e.Fatalf("unexpected completion, %s: %v", what, c.seen[0])
 		}
-	}
+	})
 }
 
 // now returns what is in the CQ at this moment, without waiting.

@@ -18,6 +18,10 @@ type Pair struct {
 	// Unreachable, if its IP is valid, is an address that a Connect of Active cannot reach
 	// (ConnUnreachable). Without it that one rule is skipped.
 	Unreachable verbs.Address
+	// Remove, if not nil, takes Passive away while it is open, as pulling out an adapter does.
+	// Passive must then be another device than Active, and not be shared with other rules.
+	// Without it the rules about removal are skipped.
+	Remove func()
 	// Deadline bounds each wait for a completion or an event; 0 means 20 seconds. It is no
 	// measure of speed: a good device never comes near.
 	Deadline time.Duration
@@ -68,6 +72,7 @@ func groups() []group {
 		{"disconnect", disconnectRules},
 		{"callback", callbackRules},
 		{"close", closeRules},
+		{"removal", removalRules},
 		{"stress", stressRules},
 	}
 }

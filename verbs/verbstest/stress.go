@@ -511,10 +511,7 @@ func (e *env) stressTarget(expose func([]byte) (key uint32, at uint64, release f
 				return
 			}
 			clear(buf)
-			for range spins / 4 {
-				b.rcq.poll()
-				runtime.Gosched()
-			}
+			look(b.rcq.poll)
 			if !bytes.Equal(buf, make([]byte, size)) {
 				e.Error("a buffer was written after it had been taken back")
 			}

@@ -61,10 +61,11 @@ func (e *env) deliver(from, to *qp, again func() verbs.SendWR) verbs.Completion 
 	for tries := 0; ; tries++ {
 		from.post(again())
 		from.scq.ok(1, "datagram")
-		for range 20 * spins {
+		for i := range 20 * spins {
 			if to.rcq.size() > 0 {
 				return to.rcq.ok(1, "datagram")[0]
 			}
+			pause(i + 1)
 		}
 		if tries == 10 {
 			e.Fatal("none of 10 datagrams arrived")
