@@ -410,7 +410,8 @@ func TestSyncChecksTriplets(t *testing.T) {
 			} {
 				refused(t, sync(s.lmr.Triplet(0, 1), bad), dat.InvalidParameter, dat.InvalidArg2)
 			}
-			if n := testing.AllocsPerRun(100, func() { sync(s.lmr.Triplet(0, 64)) }); n != 0 {
+			list := []dat.LMRTriplet{s.lmr.Triplet(0, 64), fast.Triplet(0, 1)}
+			if n := testing.AllocsPerRun(100, func() { sync(list...) }); n != 0 {
 				t.Errorf("%v allocations", n)
 			}
 		})
