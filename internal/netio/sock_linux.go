@@ -184,15 +184,16 @@ func (c *sockConn) eof() error {
 		return e
 	}
 	if !shut {
-		broken := false
+		var state byte // the first of struct tcp_info
 		err := c.raw.Control(func(fd uintptr) {
-			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			broken = err == nil && info.State == unix.BPF_TCP_CLOSE
+			size := uint32(1)
+			unix.RawSyscall6(unix.SYS_GETSOCKOPT, fd, unix.IPPROTO_TCP, unix.TCP_INFO,
+				uintptr(unsafe.Pointer(&state)), uintptr(unsafe.Pointer(&size)), 0)
 		})
 		if err != nil {
 			return net.ErrClosed
 		}
-		if broken && !c.wrClosed.Load() {
+		if state == unix.BPF_TCP_CLOSE && !c.wrClosed.Load() {
 			c.fatal.CompareAndSwap(nil, &Error{StageRead, c.local, c.remote, unix.ECONNRESET})
 		}
 		if e := c.fatal.Load(); e != nil {
