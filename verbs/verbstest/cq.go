@@ -19,6 +19,7 @@ var cqRules = []rule{
 	{"Resize beyond the limits is refused", 0, cqResizeLimits},
 	{"Resize makes room", 0, cqResizeRoom},
 	{"a CQ without a notify function can be polled", 0, cqNoNotify},
+	{"Progress may be called at any time by several goroutines", 0, cqProgress},
 	{"an overflow is reported once and ends the QPs of the CQ", 0, cqOverflow},
 	{"an overflow keeps what is queued, in order", 0, cqOverflowKeeps},
 	{"an overflow leaves other CQs and their QPs alone", 0, cqOverflowAlone},
@@ -254,6 +255,44 @@ func cqNoNotify(e *env) {
 	ids := c.load(3)
 	e.loaded(c.now(), ids)
 	e.must(v.Destroy(), "CQ.Destroy")
+}
+
+// cqProgress has several goroutines help a CQ along, at rest and under traffic.
+func cqProgress(e *env) {
+	a, b := e.couple()
+	p, ok := b.rcq.v.(verbs.Progresser)
+	if !ok {
+		e.Skip("the CQs of this device take no help")
+	}
+	for range spins {
+		p.Progress()
+	}
+	e.together(3, func(i int) {
+		if i > 0 {
+			for range e.rounds(2000) {
+				p.Progress()
+			}
+			return
+		}
+		for range e.rounds(200) {
+			if n, err := b.tryRecv(e.recv()); n != 1 {
+				e.Errorf("PostRecv: %v", err)
+				return
+			}
+			if n, err := a.tryPost(e.send()); n != 1 {
+				e.Errorf("PostSend: %v", err)
+				return
+			}
+			if !e.within(func() bool { return a.scq.size() > 0 && b.rcq.size() > 0 }) {
+				e.Error("no completion")
+				return
+			}
+			a.scq.now()
+			b.rcq.now()
+		}
+	})
+	b.destroy()
+	p.Progress()
 }
 
 // overflow is a CQ that has received more than it has room for.

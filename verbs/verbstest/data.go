@@ -12,6 +12,7 @@ var dataRules = []rule{
 	{"a message may be shorter than its receive", 0, dataShort},
 	{"a message of no bytes uses up a receive", 0, dataEmpty},
 	{"messages go both ways at once", 0, dataBothWays},
+	{"both sides full in both directions go on", 0, dataBothFull},
 	{"a send with immediate brings it", verbs.CapSendImm, dataSendImm},
 	{"a write with immediate uses up a receive and leaves its buffer", verbs.CapWriteImm, dataWriteImm},
 	{"a write with immediate of no bytes brings it", verbs.CapWriteImm, dataWriteImmEmpty},
@@ -165,6 +166,40 @@ func dataBothWays(e *env) {
 	}
 	ends[0].dst.same(0, ends[1].src.buf, "the last message")
 	ends[1].dst.same(0, ends[0].src.buf, "the last message")
+}
+
+// dataBothFull posts more in both directions than any buffer between the two ends holds,
+// before either side looks at what has come.
+func dataBothFull(e *env) {
+	n := int(min(e.a.attr.MaxMessage, e.b.attr.MaxMessage, 4<<20))
+	k := min(8, e.a.depth(), e.b.depth())
+	a, b := e.couple()
+	src := map[*qp]*mem{a: e.a.source(n), b: e.b.source(n)}
+	dst := map[*qp]*mem{a: e.a.mem(n, localWrite), b: e.b.mem(n, localWrite)}
+	receives := func() {
+		for _, q := range []*qp{a, b} {
+			for range k {
+				q.recv(e.recv(dst[q].all()))
+			}
+		}
+	}
+	// Where a send waits for a receive, the queues fill up before there is any.
+	if !e.a.stalls() {
+		receives()
+	}
+	for range k {
+		a.post(e.send(src[a].all()))
+		b.post(e.send(src[b].all()))
+	}
+	if e.a.stalls() {
+		receives()
+	}
+	for _, q := range []*qp{a, b} {
+		q.rcq.ok(k, "messages of both sides")
+		q.scq.ok(k, "sends of both sides")
+	}
+	dst[a].same(0, src[b].buf, "the last message")
+	dst[b].same(0, src[a].buf, "the last message")
 }
 
 func dataSendImm(e *env) {

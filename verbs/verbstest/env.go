@@ -238,6 +238,17 @@ func (e *env) refused(err error, what string, want ...error) {
 	e.Errorf("%s: error %v, want %v", what, err, want)
 }
 
+// bare checks that a post returned an error of package verbs as it is, which costs nothing.
+func (e *env) bare(call string, err error) {
+	e.Helper()
+	switch err {
+	case nil, verbs.ErrQueueFull, verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported, verbs.ErrProtection,
+		verbs.ErrAccess, verbs.ErrBounds, verbs.ErrLength, verbs.ErrClosed:
+	default:
+		e.Errorf("%s returned %#v (%v), want an error of package verbs itself", call, err, err)
+	}
+}
+
 // accept2 calls a function with two results for its error alone.
 func accept2[T any](_ T, err error) error { return err }
 

@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"fmt"
+	"runtime"
 
 	"kdapl/verbs"
 )
@@ -30,6 +31,7 @@ var memoryRules = []rule{
 	{"a region without local read is no source where the device can withhold it", 0, noLocalRead},
 	{"a zero-based region is addressed from 0", verbs.CapZeroBased, zeroBasedLocal},
 	{"a region that is deregistered under a posted receive is not touched", 0, deregUnderRecv},
+	{"a region keeps its buffer alive", 0, regionKeepsBuffer},
 	{"Dereg does not wait for the network", 0, deregDoesNotWait},
 	{"a refused segment takes nothing from the list behind it", verbs.CapPostChecks, localFaultInList},
 }
@@ -389,6 +391,30 @@ func deregUnderRecv(e *env) {
 	e.broken("a message for a deregistered region", a, b)
 	dst.zero(0, 64, "a deregistered region")
 }
+
+// regionKeepsBuffer leaves a buffer to the region alone while the garbage collector runs.
+func regionKeepsBuffer(e *env) {
+	a, _ := e.couple()
+	const n = 64 << 10
+	mr, err := e.b.pd.RegMR(make([]byte, n), 1<<30, remoteBoth)
+	e.must(err, "RegMR")
+	target := &mem{e: e, s: e.b, mr: mr, base: 1 << 30}
+	src, sink := e.a.source(n), e.a.sink(n)
+	a.post(e.write(target, 0, src.all()))
+	a.scq.ok(1, "write")
+	for range 3 {
+		runtime.GC()
+		for range 20 {
+			rubbish = pattern(n, 99)
+		}
+	}
+	a.post(e.read(target, 0, sink.all()))
+	a.scq.ok(1, "read")
+	sink.same(0, src.buf, "a buffer that only the region holds")
+}
+
+// rubbish keeps the compiler from leaving out what should take up freed memory.
+var rubbish []byte
 
 func deregDoesNotWait(e *env) {
 	a, b := e.couple()

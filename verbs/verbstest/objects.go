@@ -21,6 +21,7 @@ var objectRules = append([]rule{
 	{"a QP takes no SRQ of another PD", verbs.CapSRQ, qpForeignSRQ},
 	{"a queue without a CQ owes no mark", 0, queueWithoutCQ},
 	{"closing one context leaves another of the same device alone", 0, contextsIndependent},
+	{"a refused call leaves nothing behind", 0, refusedLeavesNothing},
 	{"what is freed can be made again", 0, makeAndFree},
 }, limitRules()...)
 
@@ -267,6 +268,41 @@ func contextsIndependent(e *env) {
 	other.close()
 	e.ping(a, b)
 	e.ping(b, a)
+}
+
+// refusedLeavesNothing: an object that was not made uses none of the others.
+func refusedLeavesNothing(e *env) {
+	pd, err := e.a.ctx.AllocPD()
+	e.must(err, "AllocPD")
+	c := e.a.cq(8)
+	q := &qp{e: e, s: e.a, user: e.id()}
+	q.conn = &connLog{q: q}
+	for _, change := range []func(*verbs.QPInit){
+		func(in *verbs.QPInit) { in.MaxSend = e.a.attr.MaxQPWR + 1 },
+		func(in *verbs.QPInit) { in.MaxRecvSGE = e.a.attr.MaxRecvSGE + 1 },
+		func(in *verbs.QPInit) { in.Type = 99 },
+		func(in *verbs.QPInit) { in.RecvCQ = e.b.cq(8).v },
+	} {
+		in := e.a.init(q, conf{scq: c, rcq: c})
+		change(&in)
+		if _, err := pd.CreateQP(in); err == nil {
+			e.Errorf("CreateQP(%+v) succeeded", in)
+		}
+	}
+	if _, err := pd.RegMR(nil, 0, localWrite); err == nil {
+		e.Error("RegMR of nothing succeeded")
+	}
+	if _, err := pd.AllocMW(99); err == nil {
+		e.Error("AllocMW of an unknown type succeeded")
+	}
+	if _, err := pd.AllocFastMR(-1); err == nil {
+		e.Error("AllocFastMR(-1) succeeded")
+	}
+	if _, err := pd.CreateSRQ(verbs.SRQInit{MaxWR: -1}); err == nil {
+		e.Error("CreateSRQ of a negative depth succeeded")
+	}
+	e.must(c.v.Destroy(), "Destroy of a CQ whose QPs were refused")
+	e.must(pd.Dealloc(), "Dealloc of a PD whose objects were refused")
 }
 
 // makeAndFree makes and frees one of each, more often than any small table has room.

@@ -237,6 +237,7 @@ func (q *qp) tryRecv(wrs ...verbs.RecvWR) (int, error) {
 // enter keeps the entries that the device took.
 func (q *qp) enter(call string, l *ledger, posted, n int, err error) (int, error) {
 	q.e.Helper()
+	q.e.bare(call, err)
 	if n < 0 || n > posted || (err == nil) != (n == posted) {
 		q.e.Errorf("%s of %d requests returned %d, %v", call, posted, n, err)
 		n = min(max(n, 0), posted)

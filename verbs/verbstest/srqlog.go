@@ -34,6 +34,7 @@ func (q *srq) tryRecv(wrs ...verbs.RecvWR) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, err := q.v.PostRecv(wrs)
+	q.e.bare("SRQ.PostRecv", err)
 	if n < 0 || n > len(wrs) || (err == nil) != (n == len(wrs)) {
 		q.e.Fatalf("SRQ.PostRecv of %d receives returned %d, %v", len(wrs), n, err)
 	}
