@@ -14,6 +14,8 @@ type Config struct {
 	// Direct says that a request may be started without being queued first, because the wire
 	// never answers Running.
 	Direct bool
+	// Feed, if not nil, makes the driver's part of a new CQ.
+	Feed func() Feed
 	// QPN draws a QP number.
 	QPN func() uint32
 	// Async is the consumer's.
@@ -25,6 +27,7 @@ type Context struct {
 	attr   verbs.Attr
 	driver Driver
 	direct bool
+	feed   func() Feed
 	qpn    func() uint32
 	async  Events[verbs.AsyncEvent]
 	words  sync.Mutex // atomics on memory that is not aligned in this process
@@ -49,7 +52,7 @@ type Context struct {
 // New opens a context.
 func New(cfg Config) *Context {
 	c := &Context{
-		attr: cfg.Attr, driver: cfg.Driver, direct: cfg.Direct, qpn: cfg.QPN,
+		attr: cfg.Attr, driver: cfg.Driver, direct: cfg.Direct, feed: cfg.Feed, qpn: cfg.QPN,
 		keys: newKeyTable(cfg.Attr.MaxMR + cfg.Attr.MaxMW),
 		cqs:  map[*CQ]struct{}{}, pds: map[*PD]struct{}{}, qps: map[*QP]struct{}{},
 		srqs: map[*SRQ]struct{}{}, mrs: map[*MR]struct{}{}, mws: map[*MW]struct{}{},
@@ -123,7 +126,10 @@ func (c *Context) CreateCQ(cqe int, notify func()) (verbs.CQ, error) {
 	}
 	cq := newCQ(c, cqe, notify)
 	c.cqs[cq] = struct{}{}
-	return cq, nil
+	if c.feed != nil {
+		cq.fed = &fedCQ{cq, c.feed()}
+	}
+	return cq.face(), nil
 }
 
 func (c *Context) destroyCQ(cq *CQ, force bool) error {
@@ -327,7 +333,7 @@ func (c *Context) allQPs(keep func(*QP) bool) []*QP {
 
 // cqFailed takes the consequences of an overflow.
 func (c *Context) cqFailed(cq *CQ) {
-	c.async.Post(verbs.AsyncEvent{Kind: verbs.AsyncCQError, CQ: cq, Err: errOverflow})
+	c.async.Post(verbs.AsyncEvent{Kind: verbs.AsyncCQError, CQ: cq.face(), Err: errOverflow})
 	for _, q := range c.allQPs(func(q *QP) bool { return q.sendCQ == cq || q.recvCQ == cq }) {
 		q.Fail(errOverflow)
 	}

@@ -40,6 +40,7 @@ type CQ struct {
 	turn sync.Mutex // the right to wait for the lock
 
 	ring []cqe // a power of two long
+	room int   // length of the ring, 0 once it takes nothing any more
 	// loud tells, from the head on, up to where completions are queued that ArmSolicited
 	// waits for.
 	loud   uint32
@@ -52,6 +53,7 @@ type CQ struct {
 	spare  []uint32 // owners that are free
 
 	ctx    *Context
+	fed    *fedCQ // what the consumer has, if the CQ has a feed
 	notify func()
 	queues int // attached, under the context's object lock
 }
@@ -171,7 +173,7 @@ func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64
 		w = c.lockSlow()
 	}
 	h, t := cqHead(w), cqTail(w)
-	if count(h, t) >= len(c.ring) && !c.grow(l, h, t) {
+	if n := count(h, t); n >= c.room && !c.grow(l, h, t, n-c.marks >= c.cap) {
 		c.unlock(h, t)
 		return
 	}
@@ -198,12 +200,11 @@ func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64
 // mark adds the drained mark of the work queue i. The caller holds l.
 func (c *CQ) mark(l *Lane, i uint32, f verbs.CompletionFlags) {
 	h, t := c.lock()
-	c.marks++
-	if count(h, t) >= len(c.ring) && !c.grow(l, h, t) {
-		c.marks--
+	if count(h, t) >= c.room && !c.grow(l, h, t, c.marks > c.ctx.attr.MaxCQE) {
 		c.unlock(h, t)
 		return
 	}
+	c.marks++
 	c.ring[t&uint32(len(c.ring)-1)] = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
 	c.owners[i].marks++
 	t++
@@ -215,22 +216,23 @@ func (c *CQ) mark(l *Lane, i uint32, f verbs.CompletionFlags) {
 	c.unlock(h, t)
 }
 
-// grow makes room for one more completion, or fails the CQ.
-func (c *CQ) grow(l *Lane, h, t uint32) bool {
+// grow makes room for one more completion, or, if the CQ is full, fails it.
+func (c *CQ) grow(l *Lane, h, t uint32, full bool) bool {
 	if c.failed || c.closed {
 		return false
 	}
-	n := count(h, t)
-	if n-c.marks >= c.cap || c.marks > c.ctx.attr.MaxCQE {
-		c.failed = true
+	if full {
+		// What is there can be polled; nothing comes behind what is lost.
+		c.failed, c.room = true, 0
 		l.later(deed{kind: deedCQError, cq: c})
 		return false
 	}
+	n := count(h, t)
 	ring := make([]cqe, max(min(16, c.cap), ceilPow2(n+1)))
 	for i := range uint32(n) {
 		ring[(h+i)&uint32(len(ring)-1)] = c.ring[(h+i)&uint32(len(c.ring)-1)]
 	}
-	c.ring = ring
+	c.ring, c.room = ring, len(ring)
 	return true
 }
 
@@ -331,6 +333,6 @@ func (c *CQ) Destroy() error { return c.ctx.destroyCQ(c, false) }
 // shut makes a destroyed CQ empty.
 func (c *CQ) shut() {
 	_, t := c.lock()
-	c.closed, c.armed, c.ring, c.loud, c.marks = true, armedNot, nil, 0, 0
+	c.closed, c.armed, c.ring, c.room, c.loud, c.marks = true, armedNot, nil, 0, 0, 0
 	c.unlock(t, t)
 }

@@ -82,12 +82,12 @@ func (pd *PD) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	var ok bool
 	q := newQP(pd, &in)
 	if in.SendCQ != nil {
-		if q.sendCQ, ok = in.SendCQ.(*CQ); !ok || q.sendCQ.ctx != c {
+		if q.sendCQ = cqOf(in.SendCQ); q.sendCQ == nil || q.sendCQ.ctx != c {
 			return nil, verbs.ErrInvalid
 		}
 	}
 	if in.RecvCQ != nil {
-		if q.recvCQ, ok = in.RecvCQ.(*CQ); !ok || q.recvCQ.ctx != c {
+		if q.recvCQ = cqOf(in.RecvCQ); q.recvCQ == nil || q.recvCQ.ctx != c {
 			return nil, verbs.ErrInvalid
 		}
 	}
@@ -98,6 +98,7 @@ func (pd *PD) CreateQP(in verbs.QPInit) (verbs.QP, error) {
 	}
 	q.num = c.qpn()
 	q.wire = c.driver.NewWire(q)
+	q.bell, _ = q.wire.(Doorbell)
 	if err := c.addQP(q); err != nil {
 		return nil, err
 	}

@@ -18,13 +18,21 @@ func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
 		}
 		n++
 	}
-	if n > 0 && !q.direct && q.smode == sideRun {
-		q.wire.Posted(l)
+	ring := false
+	if n > 0 && (!q.direct || q.bell != nil) && q.smode == sideRun {
+		if q.bell != nil {
+			ring = q.bell.Rang(l)
+		} else {
+			q.wire.Posted(l)
+		}
 	}
 	if l.dirty {
 		l.unlockDirty()
 	} else {
 		l.mu.Unlock()
+	}
+	if ring {
+		q.bell.Flush()
 	}
 	return n, err
 }

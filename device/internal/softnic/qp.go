@@ -26,11 +26,13 @@ type QP struct {
 	ctx  *Context
 	pd   *PD
 	wire Wire
+	bell Doorbell // the wire, if it is one
 
 	// The send side, under lane.
 	lane   *Lane
 	sq     sendQueue
 	mine   lastKey // of local segments
+	asked  lastKey // of what the peer reads, if the answer goes out on this side
 	ops    opMask
 	direct bool
 	smode  sideMode
@@ -46,6 +48,8 @@ type QP struct {
 	rq      recvQueue
 	sinks   lastKey // of receives
 	theirs  lastKey // of the peer's RDMA
+	part    receive // of a message that comes in pieces
+	parted  bool    // part is in use
 	rmode   sideMode
 	rowes   bool
 	starved bool // the wire waits for RecvReady
@@ -178,9 +182,9 @@ func (q *QP) toError(b *batch) {
 	q.setState(verbs.QPError)
 	q.lane.Lock()
 	if q.smode != sideFlush && q.smode != sideClosed {
+		q.wire.SendStopped(q.lane)
 		q.flushSend(q.lane)
 		q.smode = sideFlush
-		q.wire.SendStopped(q.lane)
 	}
 	q.lane.unlockTo(b)
 	l := q.LockRecv()
@@ -218,6 +222,7 @@ func (q *QP) flushSend(l *Lane) {
 
 func (q *QP) flushRecv(l *Lane) {
 	r := &q.rq
+	q.flushPart(l)
 	for ; r.head != r.tail; r.head++ {
 		id, _ := r.first()
 		q.pushRecv(l, id, packWhat(verbs.OpRecv, verbs.StatusFlushed, verbs.CompletionRecvQueue), 0, 0)

@@ -265,8 +265,13 @@ func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, 
 }
 
 // remote resolves memory that the peer of q names by key and address.
-func (q *QP) remote(l *Lane, key uint32, addr uint64, n uint32, need verbs.Access) (v Vec, _ Verdict) {
-	e := q.theirs.enter(q.ctx, l, key)
+func (q *QP) remote(l *Lane, key uint32, addr uint64, n uint32, need verbs.Access) (Vec, Verdict) {
+	return q.reach(l, &q.theirs, key, addr, n, need)
+}
+
+// reach is remote with the memory of the last key of the lane's side.
+func (q *QP) reach(l *Lane, k *lastKey, key uint32, addr uint64, n uint32, need verbs.Access) (v Vec, _ Verdict) {
+	e := k.enter(q.ctx, l, key)
 	if e == nil {
 		return Vec{}, BadKey
 	}

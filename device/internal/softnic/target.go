@@ -170,10 +170,14 @@ func (q *QP) TargetAtomic(l *Lane, h *Head) (before uint64, _ Verdict) {
 		q.starved = true
 		return 0, NotReady
 	}
+	return q.atomic(l, &q.theirs, h)
+}
+
+func (q *QP) atomic(l *Lane, k *lastKey, h *Head) (before uint64, _ Verdict) {
 	if h.RemoteAddr&7 != 0 {
 		return 0, Misaligned
 	}
-	m, v := q.remote(l, h.RemoteKey, h.RemoteAddr, 8, verbs.AccessRemoteAtomic)
+	m, v := q.reach(l, k, h.RemoteKey, h.RemoteAddr, 8, verbs.AccessRemoteAtomic)
 	if v != Accepted {
 		return 0, v
 	}

@@ -1,6 +1,7 @@
 package softnic
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
 
@@ -95,8 +96,12 @@ func word(b []byte) *atomic.Uint64 {
 // at once, and after what was written before it: a consumer may watch it with sync/atomic.
 func (l *Lane) copyRDMA(dst, src Vec, n uint32) {
 	if len(dst.one) == 8 && len(src.one) == 8 {
-		if d, s := word(dst.one), word(src.one); d != nil && s != nil {
-			fastlock.StoreRelease64(d, s.Load())
+		if d := word(dst.one); d != nil {
+			if s := word(src.one); s != nil {
+				fastlock.StoreRelease64(d, s.Load())
+			} else {
+				fastlock.StoreRelease64(d, binary.NativeEndian.Uint64(src.one))
+			}
 			return
 		}
 	}

@@ -40,8 +40,8 @@ type Wire interface {
 	// RecvReady tells that there are receives again after a Target call found none. The lane is
 	// that of the receive side.
 	RecvReady(l *Lane)
-	// SendStopped and RecvStopped tell that a side of the QP was flushed and is out of use, for
-	// good or until the next connection.
+	// SendStopped tells that the send side is about to be flushed, RecvStopped that the receive
+	// side was: they are out of use, for good or until the next connection.
 	SendStopped(l *Lane)
 	RecvStopped(l *Lane)
 	// Connect implements verbs.QP for a QP that is in QPInitialized. The parameters were
