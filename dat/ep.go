@@ -239,11 +239,11 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.epoch.Add(1)
 	ep.begun, ep.over = 0, 0
 	ep.recv.set(recvEVD, recv == nil, recvDisc, attr.MaxRecvDTOs)
-	ep.recv.mark = newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite)
 	ep.request.set(requestEVD, request == nil, requestDisc, attr.MaxRequestDTOs)
 	ep.mu.Unlock()
 	ep.request.mu.Unlock()
 	ep.recv.mu.Unlock()
+	ep.recv.watch(newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite))
 	return nil
 }
 
@@ -274,6 +274,7 @@ func (ep *EP) unconfigure() {
 		q.hold(false)
 		q.flushLeft(ep)
 		q.drain(false, ep.epoch.Load())
+		q.watch(nil)
 		if q.srq != nil {
 			q.srq.detach(q.evd, q.disc)
 		} else {

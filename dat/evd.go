@@ -54,8 +54,9 @@ type EVD struct {
 
 	// The rest is under the ring's lock.
 
-	up upcalls
-	fn UpcallFunc
+	up    upcalls
+	quiet bool // nobody is notified of events: no live policy, waiter or CNO
+	fn    UpcallFunc
 	// oldBelow: activations with a lower number, in order of their beginning, are older than the
 	// last teardown.
 	oldBelow uint64
@@ -69,10 +70,12 @@ type EVD struct {
 	users    int // EPs, service points and IAs that feed the EVD
 	discs    disciplines
 	draining int // queues of EPs whose drained marks are awaited
+	watching int // EPs whose high watermarks are armed
 	// armed: the CQ will call pump for the next completion, or with armedNext unset for the next
 	// solicited one.
 	armed, armedNext bool
 	scratch          []verbs.Completion
+	direct           []Event // see after.want
 	releases         []func()
 
 	waiter   waiter
@@ -175,7 +178,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 			return nil, ia.deviceError(op, &ia.base, err)
 		}
 		e.helper, _ = e.cq.(verbs.Progresser)
-		e.scratch = make([]verbs.Completion, refillBatch)
+		e.scratch, e.direct = make([]verbs.Completion, refillBatch), make([]Event, refillBatch)
 	}
 	if !ia.register(&e.base, ia.attr.MaxEVDs) {
 		e.releaseMemory()

@@ -17,9 +17,9 @@ type after struct {
 	ring *evring.Ring
 	n    int // slots filled behind the published ones
 	room int // slots known to be free behind them
-	// dst takes the first completions while the ring is empty, in place of slots; got counts them.
-	dst []Event
-	got int
+	// want is how many of the first completions go to EVD.direct, for a dequeuer who found the ring
+	// empty; got counts them.
+	want, got int
 
 	appended, wasEmpty, notifying bool
 
@@ -54,7 +54,7 @@ func (m mark) settle() {
 	case markSoftHigh:
 		m.ep.ia.raise(AsyncWatermark, &m.ep.base, ReasonEPSoftHighWatermark)
 	case markHardHigh:
-		m.ep.exceeded()
+		m.ep.exceeded(m.epoch)
 	default:
 		m.ep.drained(m.kind == markRecvDrained, m.epoch)
 	}
@@ -79,7 +79,7 @@ func (e *EVD) end(a *after) {
 			break
 		}
 		kind := e.discs.arm()
-		if e.draining > 0 {
+		if e.needsEach() {
 			kind = verbs.ArmNext
 		}
 		if e.cq.Arm(kind) {
@@ -94,17 +94,21 @@ func (e *EVD) end(a *after) {
 		break
 	}
 	e.counters.direct += uint64(a.got)
+	e.quiet = !e.up.policy.Live() && !e.waiter.parked && e.cno == nil
 	a.ring.Unlock(a.n)
 	e.settle(a)
 }
 
 // mustArm reports whether the CQ is to be armed and is not.
 func (e *EVD) mustArm() bool {
-	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked || e.draining > 0 || e.cno != nil && !e.disabled) {
+	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked || e.needsEach() || e.cno != nil && !e.disabled) {
 		return false
 	}
-	return !e.armed || !e.armedNext && (e.draining > 0 || e.discs.arm() == verbs.ArmNext)
+	return !e.armed || !e.armedNext && (e.needsEach() || e.discs.arm() == verbs.ArmNext)
 }
+
+// needsEach reports whether dat itself must see each completion when it comes, whoever is notified.
+func (e *EVD) needsEach() bool { return e.draining > 0 || e.watching > 0 }
 
 // arrived tells the upcall machine and the waiter of the events that were appended.
 func (e *EVD) arrived(a *after) {
@@ -243,9 +247,9 @@ func (e *EVD) addMark(a *after, m mark) {
 
 // deliver gives the event of a completed request to the dequeuer at hand, or appends it.
 func (e *EVD) deliver(a *after, q *dtoQueue, ev *Event, rec *record, notifying bool) {
-	if a.got < len(a.dst) {
+	if a.got < a.want {
 		ev.resolve(e)
-		a.dst[a.got] = *ev
+		e.direct[a.got] = *ev
 		a.got++
 		rec.done = doneWithoutEvent
 		if q.srq != nil {
@@ -350,20 +354,19 @@ func (e *EVD) PostSE(value uint64) error {
 	if e.gone() || e.streams&StreamSoftware == 0 {
 		return e.refusePost()
 	}
-	ev := Event{Number: SoftwareEvent, cookie: value}
 	if e.cq == nil {
 		r := e.ring.Load()
 		r.Lock()
-		if !r.Frozen() && !e.up.policy.Live() && !e.waiter.parked && e.cno == nil && r.Len() < min(e.qlen, r.Cap()) && !r.Old() {
+		if e.quiet && r.Fits(e.qlen) {
 			// Nobody to notify: what end would do comes down to this.
-			ev.store(r.Slot(0))
-			e.up.pending = true
-			e.overflow = false
+			evring.Store(r.Slot(0), uint64(SoftwareEvent), 0, value, 0, 0)
+			e.up.pending, e.overflow = true, false
 			r.Unlock(1)
 			return nil
 		}
 		r.Unlock(0)
 	}
+	ev := Event{Number: SoftwareEvent, cookie: value}
 	var a after
 	e.begin(&a)
 	defer e.end(&a)
@@ -450,14 +453,15 @@ func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 		queued := a.ring.Len()
 		if e.cq != nil && !e.freed.Load() {
 			if queued == 0 && !e.waiter.owned {
-				a.dst = dst // nothing is older than what the CQ has
+				a.want = min(len(dst), len(e.direct)) // nothing is older than what the CQ has
 			}
 			e.refill(&a)
 			queued += a.n
 		}
+		got := copy(dst, e.direct[:a.got])
 		e.end(&a)
-		if a.got > 0 {
-			return a.got, nil
+		if got > 0 {
+			return got, nil
 		}
 		if n := e.take(dst); n > 0 || queued == 0 && !moved {
 			return n, nil

@@ -250,6 +250,15 @@ func (o Operation) event() EventNumber {
 // local reports whether the operation works on the own adapter's memory keys.
 func (o Operation) local() bool { return o == OpBindMW || o == OpLMRFMR || o == OpLMRInvalidate }
 
+// receive reports whether the operation is a completed receive.
+func (o Operation) receive() bool {
+	switch o {
+	case OpReceive, OpReceiveWithInvalidate, OpReceiveImmediate, OpReceiveMessageImmediate, OpReceiveUD, OpReceiveUDImmediate:
+		return true
+	}
+	return false
+}
+
 // partRan notes the outcome of a request that is part of the one behind it. The EVD is locked.
 func (q *dtoQueue) partRan(rec *record, c *verbs.Completion) {
 	rec.done = doneWithoutEvent

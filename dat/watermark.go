@@ -19,24 +19,76 @@ func newWatermark(ep *EP, soft, hard int) *watermark {
 	return &watermark{ep: ep, soft: soft, hard: hard, armed: soft > 0}
 }
 
+// waits reports whether there is something left to tell.
+func (w *watermark) waits() bool { return w != nil && (w.armed || w.hard > 0) }
+
+// watch replaces the watermarks of the queue. Those of an EP that holds more already are passed at once.
+func (q *dtoQueue) watch(w *watermark) {
+	e := q.evd
+	var a after
+	e.begin(&a)
+	defer e.end(&a)
+	if q.mark.waits() {
+		e.watching--
+	}
+	if w != nil {
+		if q.mark != nil {
+			w.held = q.mark.held
+		} else {
+			e.recount(&a, w)
+		}
+	}
+	q.mark = w
+	if w.waits() {
+		e.watching++
+		if w.ep.loadState().connected() {
+			e.judge(&a, w, w.held.count(a.ring.Head()))
+		}
+	}
+}
+
 // watch counts an event of a receive from an SRQ, which was put at a position.
 func (e *EVD) watch(a *after, w *watermark, pos uint64) {
 	n := w.held.count(a.ring.Head()) + 1
 	w.held.add(pos)
+	if w.waits() {
+		e.judge(a, w, n)
+	}
+}
+
+// judge compares how many receives the EP holds with what it may hold.
+func (e *EVD) judge(a *after, w *watermark, n int) {
 	if w.armed && n > w.soft {
 		w.armed = false
-		e.addMark(a, mark{w.ep, 0, markSoftHigh})
+		e.addMark(a, mark{w.ep, w.ep.epoch.Load(), markSoftHigh})
 	}
 	if w.hard > 0 && n > w.hard {
 		w.hard = 0
-		e.addMark(a, mark{w.ep, 0, markHardHigh})
+		e.addMark(a, mark{w.ep, w.ep.epoch.Load(), markHardHigh})
+	}
+	if !w.waits() {
+		e.watching--
+	}
+}
+
+// recount finds what the EP holds among the events that are queued, for one that was not watched before.
+func (e *EVD) recount(a *after, w *watermark) {
+	e.publish(a)
+	word, n := a.ring.Ready(a.ring.Cap())
+	for i := range n {
+		var ev Event
+		ev.load(a.ring.At(word, i))
+		if ev.ref == w.ep.ref && ev.Stream() == StreamDTO && ev.op.receive() {
+			w.held.add(a.ring.Tail() - uint64(n-i))
+		}
 	}
 }
 
 // SetWatermark sets how many receives of its SRQ the EP may hold, from a message's arrival until its event
 // is taken (dat_ep_set_watermark). When it holds more than softHigh, one AsyncWatermark event
 // (ReasonEPSoftHighWatermark) is raised; a further call arms it again. When it holds more than
-// hardHigh the connection is broken. WatermarkInfinite disables either. It does not block.
+// hardHigh the connection is broken. Either happens at once if the EP is connected and holds more already.
+// WatermarkInfinite disables either. It does not block.
 //
 // INVALID_STATE: the EP has no SRQ. INVALID_PARAMETER: below 1 and not WatermarkInfinite (ARG2, ARG3).
 // MODEL_NOT_SUPPORTED: the adapter has no watermarks.
@@ -55,23 +107,23 @@ func (ep *EP) SetWatermark(softHigh, hardHigh int) error {
 	case hardHigh < 1 && hardHigh != WatermarkInfinite:
 		return ep.fail(op, InvalidParameter, InvalidArg3, nil, fmt.Sprintf("hard high watermark %d", hardHigh))
 	}
-	w := newWatermark(ep, softHigh, hardHigh)
-	ep.recv.mu.Lock()
-	defer ep.recv.mu.Unlock()
-	var a after
-	e := ep.recv.evd
-	e.begin(&a)
-	if old := ep.recv.mark; old != nil && w != nil {
-		w.held = old.held
+	ep.ctl.Lock()
+	defer ep.ctl.Unlock()
+	if ep.gone() {
+		return ep.errGone(op)
 	}
-	ep.recv.mark = w
-	e.end(&a)
+	ep.recv.watch(newWatermark(ep, softHigh, hardHigh))
 	return nil
 }
 
-// exceeded breaks the connection of an EP that holds too many receives.
-func (ep *EP) exceeded() {
-	if _, ok := ep.advance(causeBroken, &connHardHigh); ok {
+// exceeded breaks the connection of an EP that holds too many receives, if it is still that of the epoch.
+func (ep *EP) exceeded(epoch uint32) {
+	ep.mu.Lock()
+	if epoch != ep.epoch.Load() {
+		ep.mu.Unlock()
+		return
+	}
+	if _, ok := ep.advanceLocked(causeBroken, &connHardHigh); ok {
 		ep.disconnectQP(false)
 	}
 }
