@@ -73,7 +73,7 @@ func channelRound(n int) {
 
 // producers has p goroutines post n events in all, which one takes.
 func producers(n, p int) {
-	evd := softwareEVD(1024, dat.UpcallDisable, nil)
+	evd := softwareEVD(1<<16, dat.UpcallDisable, nil)
 	defer evd.Free()
 	var wg sync.WaitGroup
 	for range p {
@@ -98,7 +98,7 @@ func producers(n, p int) {
 }
 
 func channelProducers(n, p int) {
-	c := make(chan dat.Event, 1024)
+	c := make(chan dat.Event, 1<<16)
 	for range p {
 		go func() {
 			for range n / p {

@@ -90,8 +90,8 @@ func (s *side) take() {
 	var ev [1]dat.Event
 	for s.evd.DequeueInto(ev[:]) == 0 {
 	}
-	if d := ev[0].DTO(); d.Status != dat.StatusSuccess {
-		fatal(fmt.Errorf("%v", ev[0]))
+	if status := ev[0].DTO().Status; status != dat.StatusSuccess {
+		fatal(fmt.Errorf("an operation failed: %v", status))
 	}
 }
 

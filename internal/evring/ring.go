@@ -187,6 +187,13 @@ func (r *Ring) Generation() uint64 { return r.h.head.Load() & genMask }
 // Free is the number of slots that can be filled. Holder of the lock only.
 func (r *Ring) Free() int { return len(r.slots) - r.Len() }
 
+// Fits reports whether the ring is in use, has years to go, and holds fewer than limit events, so that another
+// one can be put into Slot(0). Holder of the lock only, with nothing unpublished.
+func (r *Ring) Fits(limit int) bool {
+	w, t := r.h.head.Load(), r.h.tail.Load()>>1
+	return w&frozen == 0 && t < NearEnd && int(t-w&posMask) < min(limit, len(r.slots))
+}
+
 // Slot is the payload to fill for the event that is ahead places behind the last published
 // one; ahead must be below Free. Fill it with Store. Holder of the lock only.
 func (r *Ring) Slot(ahead int) *Payload {
