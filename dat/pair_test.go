@@ -81,10 +81,13 @@ func openIA(t testing.TB, dev verbs.Device, cfg dat.Config) *dat.IA {
 	return ia
 }
 
+// newLoop makes a loop device.
+func newLoop() *loop.Device { return loop.New(loop.Config{}) }
+
 // newIA opens an IA on a loop device of its own.
 func newIA(t testing.TB) *dat.IA {
 	t.Helper()
-	return openIA(t, loop.New(loop.Config{}), dat.Config{})
+	return openIA(t, newLoop(), dat.Config{})
 }
 
 // newEVD makes an EVD of software events, or of what cfg says.
