@@ -82,7 +82,7 @@ func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 		SRQSupported:                  d.Can(verbs.CapSRQ),
 		SRQInfoSupported:              count(d.Can(verbs.CapSRQ)),
 		SRQWatermarksSupported:        count(d.Can(verbs.CapSRQ | verbs.CapSRQLimit)),
-		SRQEPPZDifferenceSupported:    d.Can(verbs.CapSRQ),
+		SRQEPPZDifferenceSupported:    false, // QPs take SRQs of their own PD only
 		EPRecvInfoSupported:           1,
 		FMRSupported:                  d.Can(verbs.CapFastReg),
 		LMRForFMRScopeSupported:       RMRScopePZ,

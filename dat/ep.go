@@ -22,7 +22,8 @@ type EPConfig struct {
 	// connection.
 	Recv, Request, Connect *EVD
 	// SRQ supplies the receives; nil is a receive queue of the EP's own. It cannot be
-	// changed later (dat_ep_create_with_srq). Its PZ is what receive buffers are checked against.
+	// changed later (dat_ep_create_with_srq). It must be of the EP's PZ, see
+	// ProviderAttr.SRQEPPZDifferenceSupported.
 	SRQ *SRQ
 	// Attr are the attributes; nil are those of DefaultEPAttr.
 	Attr *EPAttr
@@ -103,10 +104,10 @@ func (pz *PZ) NewEP(cfg EPConfig) (*EP, error) {
 // in the EVDs, which may grow. It does not block.
 //
 // INVALID_HANDLE (PZ, EVD_RECV, EVD_REQUEST, EVD_CONN): freed, of another IA, or without the
-// stream. INVALID_PARAMETER (ARG6): an attribute is out of range; (ARG8): receives or requests
-// without EVD and without room, or completion flags that do not fit the EVD's other streams.
-// MODEL_NOT_SUPPORTED: an attribute that the adapter lacks. INSUFFICIENT_RESOURCES (RESOURCE_TEP,
-// RESOURCE_TEVD): more than the IA has.
+// stream. INVALID_PARAMETER (ARG6): an attribute is out of range, or an SRQ of another PZ; (ARG8):
+// receives or requests without EVD and without room, or completion flags that do not fit the EVD's
+// other streams. MODEL_NOT_SUPPORTED: an attribute that the adapter lacks.
+// INSUFFICIENT_RESOURCES (RESOURCE_TEP, RESOURCE_TEVD): more than the IA has.
 func (ia *IA) NewEP(cfg EPConfig) (*EP, error) {
 	const op = "ep_create"
 	if err := ia.check(op); err != nil {
@@ -170,6 +171,13 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 			return ep.fail(op, InvalidHandle, InvalidHandlePZ, nil, "the PZ was freed, or is of another IA")
 		}
 		undo = append(undo, pz.unuse)
+		if ep.srq != nil && ep.srq.pz != pz {
+			sub := InvalidArg6
+			if op == "ep_modify" {
+				sub = InvalidArg3
+			}
+			return ep.fail(op, InvalidParameter, sub, nil, "EP and SRQ are of different protection zones")
+		}
 	}
 	attach := func(e *EVD, need Stream, sub Subtype, dtos int, d discipline) (*EVD, error) {
 		if e == nil && need == StreamConnection {

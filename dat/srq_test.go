@@ -387,6 +387,20 @@ func TestSRQOfAnAdapterThatCannotResize(t *testing.T) {
 	}
 }
 
+func TestSRQAndEPAreOfOnePZ(t *testing.T) {
+	s := newShared(t, sharedConfig{})
+	if must[dat.IAParam](t)(s.b.ia.Query()).Provider.SRQEPPZDifferenceSupported {
+		t.Fatal("the attribute says otherwise")
+	}
+	pz := must[*dat.PZ](t)(s.b.ia.NewPZ())
+	_, err := pz.NewEP(dat.EPConfig{Recv: s.b.recv, Request: s.b.request, Connect: s.b.connect, SRQ: s.srq})
+	refused(t, err, dat.InvalidParameter, dat.InvalidArg6)
+	ep := must[*dat.EP](t)(s.b.ia.NewEP(dat.EPConfig{Recv: s.b.recv, Request: s.b.request, Connect: s.b.connect, SRQ: s.srq}))
+	refused(t, ep.Modify(dat.EPFieldPZ, dat.EPParam{PZ: pz}), dat.InvalidParameter, dat.InvalidArg3)
+	ok(t, ep.Modify(dat.EPFieldPZ, dat.EPParam{PZ: s.b.pz}))
+	ok(t, pz.Free())
+}
+
 func TestRDMAWriteImmediateTakesAReceiveOfTheSRQ(t *testing.T) {
 	s := newShared(t, sharedConfig{})
 	s.post(t, 1)
