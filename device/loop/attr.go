@@ -49,7 +49,7 @@ func attributes(cfg Config) verbs.Attr {
 	if cfg.Adjust != nil {
 		most := a
 		cfg.Adjust(&a)
-		a.Caps &= most.Caps
+		a.Caps = a.Caps&most.Caps | verbs.CapPostChecks // softnic cannot do without
 	}
 	return a
 }

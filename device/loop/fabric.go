@@ -53,22 +53,20 @@ func (n *network) removeAdapter(a netip.Addr) {
 	}
 }
 
-// freePort draws a port that nobody listens on, up to limit. The caller holds mu.
+// freePort draws a port that nobody listens on, up to limit. It goes round, so that a port that
+// was freed rests. The caller holds mu.
 func (n *network) freePort(a netip.Addr, limit uint64) (uint64, bool) {
-	if limit < firstFreePort {
-		for p := limit; p > 0; p-- {
-			if n.listeners[verbs.Address{IP: a, Port: p}] == nil {
-				return p, true
-			}
-		}
-		return 0, false
+	first := uint64(firstFreePort)
+	if limit < first {
+		first = 1
 	}
-	for range len(n.listeners) + 1 {
-		p := n.port
-		if n.port++; n.port > limit || n.port < firstFreePort {
-			n.port = firstFreePort
+	for range uint64(len(n.listeners)) + 1 {
+		if n.port < first || n.port > limit {
+			n.port = first
 		}
-		if p <= limit && n.listeners[verbs.Address{IP: a, Port: p}] == nil {
+		p := n.port
+		n.port++
+		if n.listeners[verbs.Address{IP: a, Port: p}] == nil {
 			return p, true
 		}
 	}

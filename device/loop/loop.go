@@ -23,8 +23,8 @@ type Config struct {
 	// RNRTimeout is how long a request waits for the peer to post a receive, with
 	// verbs.RemoteAcked; 0 is without limit.
 	RNRTimeout time.Duration
-	// Adjust, if not nil, may lower limits and take away capabilities, to look like a lesser
-	// adapter.
+	// Adjust, if not nil, may lower limits and take away capabilities except
+	// CapPostChecks, to look like a lesser adapter.
 	Adjust func(*verbs.Attr)
 }
 

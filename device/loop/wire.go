@@ -69,7 +69,7 @@ func (w *wire) refused(l *softnic.Lane, h *softnic.Head, v softnic.Verdict) (sof
 		if !w.peer.Receiving() {
 			return softnic.Stalled, 0 // the peer's side of the set-up is not through yet
 		}
-		if w.dev.attr.Completion == verbs.RemoteAcked {
+		if w.dev.attr.Can(verbs.CapRNR) {
 			w.startRNR()
 			return softnic.Stalled, 0
 		}
@@ -90,6 +90,8 @@ func (w *wire) refused(l *softnic.Lane, h *softnic.Head, v softnic.Verdict) (sof
 		return softnic.Done, verbs.StatusRemoteInvalidRequest
 	case softnic.RecvFault:
 		return softnic.Done, verbs.StatusRemoteOp
+	case softnic.NotReady:
+		return softnic.Done, verbs.StatusRNRRetryExceeded
 	}
 	return softnic.Done, verbs.StatusRemoteAccess
 }

@@ -144,6 +144,9 @@ func (q *QP) checkSpecial(h *Head, sg []verbs.SGE, class opClass) error {
 		}
 	}
 	if h.Flags&verbs.SendInline != 0 {
+		if !q.ctx.attr.Can(verbs.CapInline) {
+			return verbs.ErrNotSupported
+		}
 		if class > classWrite {
 			return verbs.ErrInvalid
 		}
