@@ -64,6 +64,8 @@ type ConnEvent struct {
 	ReadsIn, ReadsOut int
 	// Local and Remote are the two ends, as far as they are known.
 	Local, Remote Address
+	// RemoteQPN and RemoteQKey are where a UD peer takes datagrams, with ConnEstablished of a UD QP.
+	RemoteQPN, RemoteQKey uint32
 	// Err is the cause of a failure, for people.
 	Err error
 }
@@ -101,8 +103,13 @@ type ConnRequest interface {
 	// its outbound reads are our ReadsIn.
 	ReadsIn() int
 	ReadsOut() int
+	// RemoteQP tells the question of a UD QP (see QP.Connect) from the request of an RC QP: ud, and then
+	// the number and key of the QP that asks.
+	RemoteQP() (qpn, qkey uint32, ud bool)
 	// Accept connects a QP in QPInitialized of the same Context. The outcome is a ConnEvent of
-	// that QP: ConnEstablished or ConnAcceptFailed.
+	// that QP: ConnEstablished or ConnAcceptFailed. A UD QP's question is accepted with a UD QP in
+	// QPRTS, which may be named in any number of accepts; each of the two QPs gets a ConnEstablished event
+	// with the other's number and key. A QP of the other type is ErrInvalid or ErrState.
 	Accept(qp QP, p ConnParams) error
 	// Reject declines for the consumer, with private data.
 	Reject(privateData []byte) error

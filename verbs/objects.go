@@ -214,7 +214,7 @@ type QPInit struct {
 	MaxInline int
 	// UserData comes back in OpDrained completions and AsyncEvents.
 	UserData uint64
-	// Conn receives the connection's events; RC only.
+	// Conn receives the connection's events, those of a UD QP's questions included.
 	Conn func(ConnEvent)
 	// QKey is the key that UD senders must name.
 	QKey uint32
@@ -238,10 +238,15 @@ type QP interface {
 	// abruptly; both flush, and QPReset returns when all marks are delivered. ErrState.
 	Modify(QPState) error
 	// Connect starts an active connection of a QP in QPInitialized; the outcome is a ConnEvent.
+	//
+	// A UD QP in QPRTS asks the peer for the number and key of the QP behind the port instead (IBTA service ID
+	// resolution), as often as it likes and several at a time. Its state stays; the outcome of each
+	// question is one event of a set-up, and nothing ends later. A question that is under way when the QP leaves
+	// QPRTS ends with ConnAborted. Depths in the parameters mean nothing.
 	Connect(ConnParams) error
 	// Disconnect ends the connection, or its set-up. Gracefully, the requests that are
 	// posted run first and new ones are refused; otherwise all is flushed. The end
-	// is a ConnEvent. ErrState if there is neither.
+	// is a ConnEvent. ErrState if there is neither, as for UD QPs always.
 	Disconnect(graceful bool) error
 	// Destroy ends the connection abruptly, flushes, delivers the drained marks, and frees the
 	// QP. Later calls return ErrClosed.

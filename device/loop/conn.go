@@ -47,6 +47,9 @@ func (w *wire) Connect(p *verbs.ConnParams) error {
 	if !p.Remote.IP.IsValid() || p.Remote.Port == 0 {
 		return verbs.ErrAddr
 	}
+	if w.qp.Type() == verbs.UD {
+		return w.ask(p)
+	}
 	attr := &w.dev.attr
 	remote := verbs.Address{IP: p.Remote.IP.Unmap(), Port: p.Remote.Port}
 	l, reachable := fabric.find(remote)
@@ -154,6 +157,9 @@ func (c *conn) ReadsIn() int { return c.out }
 
 // ReadsOut implements [verbs.ConnRequest].
 func (c *conn) ReadsOut() int { return c.in }
+
+// RemoteQP implements [verbs.ConnRequest].
+func (c *conn) RemoteQP() (qpn, qkey uint32, ud bool) { return 0, 0, false }
 
 func (c *conn) isGone() bool {
 	c.mu.Lock()

@@ -11,17 +11,24 @@ import (
 // listener does not say.
 const defaultBacklog = 128
 
+// request is what arrives at a listener: a connection's or a UD QP's.
+type request interface {
+	verbs.ConnRequest
+	// isGone reports that the active side has given up.
+	isGone() bool
+}
+
 // listener takes connection requests at an address and port.
 type listener struct {
 	drv    *driver // which knows of it until it is closed and every request has an end
 	ctx    *softnic.Context
 	addr   verbs.Address
-	events softnic.Events[*conn]
+	events softnic.Events[request]
 
 	mu      sync.Mutex
 	closed  bool
 	backlog int
-	waiting map[*conn]struct{} // requests without an answer
+	waiting map[request]struct{} // requests without an answer
 }
 
 // Listen implements [softnic.Driver].
@@ -37,8 +44,8 @@ func (d *driver) Listen(ctx *softnic.Context, cfg verbs.ListenConfig) (verbs.Lis
 	if cfg.Backlog == 0 {
 		cfg.Backlog = defaultBacklog
 	}
-	l := &listener{drv: d, ctx: ctx, addr: cfg.Local, backlog: cfg.Backlog, waiting: map[*conn]struct{}{}}
-	l.events.Do = func(c *conn) {
+	l := &listener{drv: d, ctx: ctx, addr: cfg.Local, backlog: cfg.Backlog, waiting: map[request]struct{}{}}
+	l.events.Do = func(c request) {
 		if !c.isGone() {
 			cfg.Request(c)
 		}
@@ -73,7 +80,7 @@ func (l *listener) shut(all bool) (first bool) {
 	l.mu.Lock()
 	first = !l.closed
 	l.closed = true
-	var rest []*conn
+	var rest []request
 	if all {
 		for c := range l.waiting {
 			rest = append(rest, c)
@@ -91,7 +98,7 @@ func (l *listener) shut(all bool) (first bool) {
 }
 
 // offer delivers a request, unless there is no room for it.
-func (l *listener) offer(c *conn) error {
+func (l *listener) offer(c request) error {
 	l.mu.Lock()
 	switch {
 	case l.closed:
@@ -114,7 +121,7 @@ func (l *listener) offer(c *conn) error {
 }
 
 // settle takes a request out of the backlog: it is answered, or its peer gave up.
-func (l *listener) settle(c *conn) {
+func (l *listener) settle(c request) {
 	l.mu.Lock()
 	delete(l.waiting, c)
 	over := l.closed && len(l.waiting) == 0

@@ -54,7 +54,7 @@ func (l *connLog) note(ev verbs.ConnEvent) (bad string) {
 		if l.outcomes > l.attempts {
 			bad = "a second outcome of a set-up"
 		}
-		if ev.Kind == verbs.ConnEstablished {
+		if ev.Kind == verbs.ConnEstablished && !l.q.ud {
 			l.established++
 		}
 	case ev.Kind.Terminal():

@@ -188,6 +188,19 @@ var controlMutants = []mutant{
 		mutation{request: func(r verbs.ConnRequest) verbs.ConnRequest { return wrongEnds{r} }}},
 	{"a request mixes up the depths", []string{"connect/read depths are agreed on"},
 		mutation{request: func(r verbs.ConnRequest) verbs.ConnRequest { return wrongDepths{r} }}},
+	{"an answer to a question lacks the key", []string{"question/a UD QP learns where the QP behind a port takes datagrams, and the other way around"},
+		mutation{conn: func(q *wqp, ev verbs.ConnEvent) {
+			ev.RemoteQKey = 0
+			q.in.Conn(ev)
+		}}},
+	{"a question is taken for a request", []string{"question/a question is not a request for a connection"},
+		mutation{request: func(r verbs.ConnRequest) verbs.ConnRequest { return notUD{r} }}},
+	{"a question that is dropped is not told of", []string{"question/a question ends with its QP"},
+		mutation{conn: func(q *wqp, ev verbs.ConnEvent) {
+			if ev.Kind != verbs.ConnAborted {
+				q.in.Conn(ev)
+			}
+		}}},
 	{"private data loses its last byte", []string{"connect/private data of every size goes both ways", "connect/a rejection brings its private data"},
 		mutation{conn: private(func(b []byte) []byte { return b[:max(0, len(b)-1)] })}},
 	{"private data has rubbish behind it", []string{"connect/private data of every size goes both ways"},
@@ -306,3 +319,8 @@ var controlMutants = []mutant{
 	{"a completion in a thousand is lost", []string{"stress/several goroutines post to one QP and poll one CQ", "stress/several QPs drain one SRQ"},
 		mutation{poll: each(func(c *wcq, _ *verbs.Completion) bool { return c.n.Add(1)%100 != 0 })}},
 }
+
+// notUD hides that a request is a UD QP's question.
+type notUD struct{ verbs.ConnRequest }
+
+func (notUD) RemoteQP() (qpn, qkey uint32, ud bool) { return 0, 0, false }

@@ -31,7 +31,7 @@ type qp struct {
 	user     uint64
 	scq, rcq *cq
 	srq      *srq
-	raw      bool
+	raw, ud  bool
 	acct     account
 	conn     *connLog
 	// gone is whether it was destroyed, lost whether its end cannot be accounted for: its
@@ -62,11 +62,9 @@ func (s *side) init(q *qp, c conf) verbs.QPInit {
 	}
 	in := verbs.QPInit{
 		Type: c.typ, MaxSend: max(c.send, 0), MaxRecv: max(c.recv, 0), MaxSendSGE: c.sendSGE, MaxRecvSGE: c.recvSGE,
-		MaxInline: c.inline, UserData: q.user, QKey: c.qkey,
+		MaxInline: c.inline, UserData: q.user, QKey: c.qkey, Conn: q.conn.add,
 	}
-	if c.typ == verbs.RC {
-		in.Conn = q.conn.add
-	}
+	q.ud = c.typ == verbs.UD
 	if q.scq = c.scq; q.scq == nil && !c.noSCQ {
 		q.scq = s.cq(c.send + 8)
 	}

@@ -67,6 +67,7 @@ func groups() []group {
 		{"state", stateRules},
 		{"flush", flushRules},
 		{"ud", udRules},
+		{"question", questionRules},
 		{"listen", listenRules},
 		{"connect", connectRules},
 		{"disconnect", disconnectRules},

@@ -218,20 +218,15 @@ func udOnlySends(e *env) {
 
 func udNoConnection(e *env) {
 	a := e.a.ud()
+	e.refused(a.v.Disconnect(true), "Disconnect of a UD QP", verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported)
+	e.refused(a.v.Disconnect(false), "abrupt Disconnect of a UD QP", verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported)
 	l := e.a.listen()
-	for what, err := range map[string]error{
-		"Connect":           a.v.Connect(e.a.params(l.v.Addr(), nil)),
-		"Disconnect":        a.v.Disconnect(true),
-		"abrupt Disconnect": a.v.Disconnect(false),
-	} {
-		e.refused(err, what+" of a UD QP", verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported)
-	}
 	ready := e.a.ready(conf{typ: verbs.UD, qkey: qkey})
-	e.refused(ready.v.Connect(e.a.params(l.v.Addr(), nil)), "Connect of a UD QP", verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported)
+	e.refused(ready.v.Connect(e.a.params(l.v.Addr(), nil)), "Connect of a UD QP that is not in QPRTS", verbs.ErrState, verbs.ErrInvalid)
 	active := e.b.ready(conf{})
 	e.must(active.connect(e.b.params(l.v.Addr(), nil)), "Connect")
 	r := l.next("Connect")
-	e.refused(r.Accept(ready.v, e.a.params(verbs.Address{}, nil)), "Accept with a UD QP", verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported)
+	e.refused(r.Accept(a.v, e.a.params(verbs.Address{}, nil)), "Accept with a UD QP", verbs.ErrState, verbs.ErrInvalid, verbs.ErrNotSupported)
 	e.must(r.Reject(nil), "Reject")
 	active.conn.next("Reject", verbs.ConnRejected)
 }

@@ -4,9 +4,6 @@ import "kdapl/verbs"
 
 // Connect implements [verbs.QP].
 func (q *QP) Connect(p verbs.ConnParams) error {
-	if q.typ != verbs.RC {
-		return verbs.ErrNotSupported
-	}
 	if err := q.ctx.CheckParams(&p); err != nil {
 		return err
 	}

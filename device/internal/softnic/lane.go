@@ -45,6 +45,7 @@ const (
 	deedFeed                    // an SRQ has receives for QPs that wait
 	deedCQError                 // a CQ overflowed
 	deedSRQLow                  // an SRQ fell below its limit
+	deedAskDropped              // a question of a UD QP has ended with it
 )
 
 // batch collects what runs after the last unlock.
@@ -97,6 +98,8 @@ func (d *deed) do() {
 		d.cq.ctx.cqFailed(d.cq)
 	case deedSRQLow:
 		d.srq.low()
+	case deedAskDropped:
+		d.qp.askDropped(d.link)
 	}
 }
 

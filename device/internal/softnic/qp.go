@@ -75,6 +75,7 @@ type QP struct {
 	link   Link
 	up     bool // link is an established connection
 	dead   bool
+	asks   []Link // questions of a UD QP
 	events Events[verbs.ConnEvent]
 }
 
@@ -180,6 +181,7 @@ func (q *QP) toError(b *batch) {
 		return
 	}
 	q.setState(verbs.QPError)
+	q.dropAsks(b)
 	q.lane.Lock()
 	if q.smode != sideFlush && q.smode != sideClosed {
 		q.wire.SendStopped(q.lane)

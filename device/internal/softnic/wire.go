@@ -44,8 +44,8 @@ type Wire interface {
 	// side was: they are out of use, for good or until the next connection.
 	SendStopped(l *Lane)
 	RecvStopped(l *Lane)
-	// Connect implements verbs.QP for a QP that is in QPInitialized. The parameters were
-	// checked.
+	// Connect implements verbs.QP. The parameters were checked; Begin, for a UD QP Ask, tells whether
+	// the QP's state allows it.
 	Connect(p *verbs.ConnParams) error
 	// Ready tells that a UD QP may send and receive from now on. Close tells that the QP is
 	// gone. No lock is held.
