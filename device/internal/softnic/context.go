@@ -15,7 +15,7 @@ type Config struct {
 	// never answers Running.
 	Direct bool
 	// Feed, if not nil, makes the driver's part of a new CQ.
-	Feed func() Feed
+	Feed func(*CQ) Feed
 	// QPN draws a QP number.
 	QPN func() uint32
 	// Async is the consumer's.
@@ -27,7 +27,7 @@ type Context struct {
 	attr   verbs.Attr
 	driver Driver
 	direct bool
-	feed   func() Feed
+	feed   func(*CQ) Feed
 	qpn    func() uint32
 	async  Events[verbs.AsyncEvent]
 	words  sync.Mutex // atomics on memory that is not aligned in this process
@@ -127,7 +127,7 @@ func (c *Context) CreateCQ(cqe int, notify func()) (verbs.CQ, error) {
 	cq := newCQ(c, cqe, notify)
 	c.cqs[cq] = struct{}{}
 	if c.feed != nil {
-		cq.fed = &fedCQ{cq, c.feed()}
+		cq.fed = &fedCQ{cq, c.feed(cq)}
 	}
 	return cq.face(), nil
 }

@@ -44,12 +44,12 @@ func (w *fakeWire) Posted(l *Lane) {
 	w.posted++
 	w.qp.Pump(l)
 }
-func (w *fakeWire) RecvReady(*Lane)                  { w.ready++ }
-func (w *fakeWire) SendStopped(*Lane)                {}
-func (w *fakeWire) RecvStopped(*Lane)                {}
+func (w *fakeWire) RecvReady(*Lane)                 { w.ready++ }
+func (w *fakeWire) SendStopped(*Lane)               {}
+func (w *fakeWire) RecvStopped(*Lane)               {}
 func (w *fakeWire) Connect(*verbs.ConnParams) error { return verbs.ErrNotSupported }
-func (w *fakeWire) Ready()                           {}
-func (w *fakeWire) Close()                           {}
+func (w *fakeWire) Ready()                          {}
+func (w *fakeWire) Close()                          {}
 
 // finish ends the i-th request that was started.
 func (w *fakeWire) finish(i int, st verbs.Status) {

@@ -40,6 +40,14 @@ func cqOf(v verbs.CQ) *CQ {
 	return nil
 }
 
+// Armed reports that the CQ is armed and has not notified since.
+func (c *CQ) Armed() bool {
+	h, t := c.lock()
+	armed := c.armed != armedNot
+	c.unlock(h, t)
+	return armed
+}
+
 // face is what the consumer has of a CQ.
 func (c *CQ) face() verbs.CQ {
 	if c.fed != nil {
