@@ -357,8 +357,8 @@ func (e *EVD) PostSE(value uint64) error {
 	if e.cq == nil {
 		r := e.ring.Load()
 		r.Lock()
-		if e.quiet && r.Fits(e.qlen) {
-			// Nobody to notify: what end would do comes down to this.
+		if !r.Frozen() && e.quiet && r.Fits(e.qlen) {
+			// The lock is the EVD's, and there is nobody to notify: what end would do comes down to this.
 			evring.Store(r.Slot(0), uint64(SoftwareEvent), 0, value, 0, 0)
 			e.up.pending, e.overflow = true, false
 			r.Unlock(1)

@@ -356,9 +356,9 @@ func TestEventsWaitsForEventAfterEvent(t *testing.T) {
 
 // No wake-up is lost between a waiter that goes to sleep and a poster, however the two meet.
 func TestWaitersMissNothing(t *testing.T) {
-	n := 20000
+	n := 4000
 	if testing.Short() {
-		n = 2000
+		n = 1000
 	}
 	for _, spin := range []int{-1, 0} {
 		p := newPair(t, pairConfig{dat: dat.Config{Spin: spin}}).connect(t)

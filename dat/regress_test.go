@@ -27,7 +27,7 @@ func TestTeardownAwaitsAnActivationThatHasNotBegun(t *testing.T) {
 // A late event of the device about the previous connection does not touch the next one.
 func TestReconnectAtOnceIsNotDisturbedByTheOldConnection(t *testing.T) {
 	p := newPair(t, pairConfig{split: true})
-	for i := range 300 {
+	for i := range 100 {
 		ok(t, p.call())
 		ep := p.b.newEP(t, nil)
 		ok(t, p.b.request1(t).Accept(ep, nil))
@@ -49,7 +49,7 @@ func TestReconnectAtOnceIsNotDisturbedByTheOldConnection(t *testing.T) {
 // The set-up that is cancelled here ends for the device some time later.
 func TestConnectAfterACancelledSetUpIsNotDisturbedByIt(t *testing.T) {
 	p := newPair(t, pairConfig{split: true})
-	for range 300 {
+	for range 100 {
 		ok(t, p.call())
 		ok(t, p.a.ep.Disconnect(dat.CloseAbrupt))
 		ok(t, p.a.ep.Reset())
