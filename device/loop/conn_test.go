@@ -44,6 +44,7 @@ func TestASetUpTimesOut(t *testing.T) {
 		if took := time.Since(start); took != 3*time.Second || ev.Remote != l.Addr() {
 			t.Errorf("after %v: %v", took, ev)
 		}
+		synctest.Wait()
 		if err := req.Accept(b.qp, verbs.ConnParams{}); err != verbs.ErrPeerGone {
 			t.Errorf("Accept: %v", err)
 		}

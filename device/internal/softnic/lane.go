@@ -23,8 +23,21 @@ type Lane struct {
 	paused atomic.Bool
 	dirty  bool
 	work   batch
-	// local and remote are room for segment lists of more than one piece.
-	local, remote [][]byte
+	lists  *[2][][]byte // room for memory in more than one piece
+}
+
+// The two sides of a copy, each with a list.
+const (
+	ours = iota
+	peers
+)
+
+// list is where a side's pieces are kept.
+func (l *Lane) list(side int) *[][]byte {
+	if l.lists == nil {
+		l.lists = new([2][][]byte)
+	}
+	return &l.lists[side]
 }
 
 // deed is something to do after the lock is released.
@@ -40,46 +53,47 @@ type deed struct {
 type deedKind uint8
 
 const (
-	deedFail    deedKind = iota // the QP has failed: end its connection
-	deedDrained                 // the last request before a graceful end is done
-	deedFeed                    // an SRQ has receives for QPs that wait
-	deedCQError                 // a CQ overflowed
-	deedSRQLow                  // an SRQ fell below its limit
-	deedAskDropped              // a question of a UD QP has ended with it
+	deedNotify     deedKind = iota // a CQ that was armed has a completion
+	deedFail                       // the QP has failed: end its connection
+	deedDrained                    // the last request before a graceful end is done
+	deedFeed                       // an SRQ has receives for QPs that wait
+	deedCQError                    // a CQ overflowed
+	deedSRQLow                     // an SRQ fell below its limit
+	deedAskDropped                 // a question of a UD QP has ended with it
 )
 
-// batch collects what runs after the last unlock.
+// batch collects what runs after the last unlock. Two notifications, as of one message, need no
+// allocation.
 type batch struct {
 	cqs   [2]*CQ
-	n     int
-	more  []*CQ
 	deeds []deed
 }
 
 func (b *batch) notify(c *CQ) {
-	if b.n < len(b.cqs) {
-		b.cqs[b.n] = c
-		b.n++
-		return
+	for i := range b.cqs {
+		if b.cqs[i] == nil {
+			b.cqs[i] = c
+			return
+		}
 	}
-	b.more = append(b.more, c)
+	b.deeds = append(b.deeds, deed{kind: deedNotify, cq: c})
 }
 
 func (b *batch) add(from *batch) {
-	for _, c := range from.cqs[:from.n] {
-		b.notify(c)
+	for _, c := range from.cqs {
+		if c != nil {
+			b.notify(c)
+		}
 	}
-	b.more = append(b.more, from.more...)
 	b.deeds = append(b.deeds, from.deeds...)
 	*from = batch{}
 }
 
 func (b *batch) run() {
-	for _, c := range b.cqs[:b.n] {
-		c.notify()
-	}
-	for _, c := range b.more {
-		c.notify()
+	for _, c := range b.cqs {
+		if c != nil {
+			c.notify()
+		}
 	}
 	for _, d := range b.deeds {
 		d.do()
@@ -88,6 +102,8 @@ func (b *batch) run() {
 
 func (d *deed) do() {
 	switch d.kind {
+	case deedNotify:
+		d.cq.notify()
 	case deedFail:
 		d.qp.fail(d.link, d.err)
 	case deedDrained:

@@ -126,13 +126,15 @@ func (c *Context) addQP(q *QP) error {
 		q.sendCQ.queues++
 		q.sowner = q.sendCQ.attach(q, nil)
 	}
+	var share *srqShare
 	if q.srq != nil {
 		q.srq.qps++
-		q.share = q.srq.share(q.recvCQ)
+		share = q.srq.share(q.recvCQ)
+		q.draw = &srqDraw{share: share}
 	}
 	if q.recvCQ != nil {
 		q.recvCQ.queues++
-		q.rowner = q.recvCQ.attach(q, q.share)
+		q.rowner = q.recvCQ.attach(q, share)
 	}
 	q.pd.uses++
 	c.qps[q] = struct{}{}

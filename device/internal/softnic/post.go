@@ -58,7 +58,7 @@ func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
 	var v Vec
 	if info.class != classLocal {
 		var t Verdict
-		v, t = q.pd.gather(l, &q.mine, sg, info.need, &l.local)
+		v, t = q.pd.gather(l, &q.mine, sg, info.need, ours)
 		if t != Accepted && !(t == BadKey && h.Flags&verbs.SendInline == 0 && q.early(sg)) {
 			return t.postError()
 		}
@@ -206,7 +206,7 @@ func (q *QP) pushSend(l *Lane, h *Head, st verbs.Status, n uint32) {
 func (q *QP) Pump(l *Lane) {
 	s := &q.sq
 	for s.next != s.tail && (q.smode == sideRun || q.smode == sideDrain) {
-		slot := &s.slots[s.index(s.next)]
+		slot := s.at(s.next)
 		h := &slot.Head
 		info := &ops[h.Op]
 		asks := info.class == classRead || info.class == classAtomic
@@ -246,7 +246,7 @@ func (q *QP) Pump(l *Lane) {
 
 // source resolves the local memory of a queued request.
 func (q *QP) source(l *Lane, pos uint32) (Vec, Verdict) {
-	slot := &q.sq.slots[q.sq.index(pos)]
+	slot := q.sq.at(pos)
 	info := &ops[slot.Op]
 	if info.class == classLocal {
 		return Vec{}, Accepted
@@ -254,7 +254,7 @@ func (q *QP) source(l *Lane, pos uint32) (Vec, Verdict) {
 	if slot.Flags&verbs.SendInline != 0 {
 		return VecOf(q.sq.inlineRoom(pos)[:slot.inline]), Accepted
 	}
-	return q.pd.gather(l, &q.mine, q.sq.segments(pos), info.need, &l.local)
+	return q.pd.gather(l, &q.mine, q.sq.segments(pos), info.need, ours)
 }
 
 // Starting is the position of the request that Wire.Start is being called for.
@@ -271,7 +271,7 @@ func (q *QP) Finish(l *Lane, pos uint32, st verbs.Status, n uint32) {
 	if pos-s.head >= s.next-s.head {
 		return // flushed in the meantime
 	}
-	slot := &s.slots[s.index(pos)]
+	slot := s.at(pos)
 	if slot.state != slotRuns {
 		return
 	}
@@ -290,7 +290,7 @@ func (q *QP) GiveUp(l *Lane, st verbs.Status, cause error) {
 	if s.next == s.tail || q.smode != sideRun && q.smode != sideDrain {
 		return
 	}
-	slot := &s.slots[s.index(s.next)]
+	slot := s.at(s.next)
 	if slot.Op == verbs.OpRegMR {
 		q.ctx.regDone(slot.Key)
 	}
@@ -304,7 +304,7 @@ func (q *QP) GiveUp(l *Lane, st verbs.Status, cause error) {
 func (q *QP) retire(l *Lane) {
 	s := &q.sq
 	for s.head != s.next {
-		slot := &s.slots[s.index(s.head)]
+		slot := s.at(s.head)
 		if slot.state != slotDone {
 			return
 		}

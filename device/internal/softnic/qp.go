@@ -57,9 +57,7 @@ type QP struct {
 	recvCQ  *CQ
 	rowner  uint32
 	srq     *SRQ
-	share   *srqShare   // of the SRQ with recvCQ
-	taken   []verbs.SGE // segments of the receive that was taken from the SRQ
-	waiting bool        // among the SRQ's waiters; under the SRQ's lane
+	draw    *srqDraw // what goes with srq
 
 	num          uint32
 	qkey         uint32
@@ -201,7 +199,7 @@ func (q *QP) toError(b *batch) {
 func (q *QP) flushSend(l *Lane) {
 	s := &q.sq
 	for ; s.head != s.tail; s.head++ {
-		slot := &s.slots[s.index(s.head)]
+		slot := s.at(s.head)
 		if slot.state == slotDone && slot.status == verbs.StatusSuccess {
 			q.completeSend(l, &slot.Head, slot.length)
 			continue

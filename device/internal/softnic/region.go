@@ -186,7 +186,7 @@ func (e *entry) cut(to [][]byte, off, n uint64) [][]byte {
 
 // gather resolves a segment list to the memory of a message, which must not be longer than
 // the device allows.
-func (pd *PD) gather(l *Lane, k *lastKey, sg []verbs.SGE, need verbs.Access, scratch *[][]byte) (Vec, Verdict) {
+func (pd *PD) gather(l *Lane, k *lastKey, sg []verbs.SGE, need verbs.Access, side int) (Vec, Verdict) {
 	if len(sg) == 1 {
 		s := &sg[0]
 		if s.Length == 0 {
@@ -207,7 +207,7 @@ func (pd *PD) gather(l *Lane, k *lastKey, sg []verbs.SGE, need verbs.Access, scr
 	for i := range sg {
 		total += uint64(sg[i].Length)
 	}
-	v, t := pd.gatherFirst(l, sg, need, total, scratch)
+	v, t := pd.gatherFirst(l, sg, need, total, side)
 	if t == Accepted && total > uint64(pd.ctx.attr.MaxMessage) {
 		v.release()
 		return Vec{}, TooLong
@@ -226,12 +226,13 @@ func (pd *PD) place(l *Lane, k *lastKey, sg []verbs.SGE, n uint32) (Vec, Verdict
 			return Vec{one: e.buf[off:][:n:n]}, Accepted
 		}
 	}
-	return pd.gatherFirst(l, sg, verbs.AccessLocalWrite, uint64(n), &l.remote)
+	return pd.gatherFirst(l, sg, verbs.AccessLocalWrite, uint64(n), peers)
 }
 
 // gatherFirst resolves the first n bytes of a segment list.
-func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, scratch *[][]byte) (Vec, Verdict) {
-	more := (*scratch)[:0]
+func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, side int) (Vec, Verdict) {
+	list := l.list(side)
+	more := (*list)[:0]
 	for i := range sg {
 		s := sg[i]
 		if uint64(s.Length) > n {
@@ -253,7 +254,7 @@ func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, 
 			more = e.cut(more, off, uint64(s.Length))
 		}
 	}
-	*scratch = more
+	*list = more
 	switch {
 	case n > 0:
 		clear(more)
@@ -261,7 +262,7 @@ func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, 
 	case len(more) == 0:
 		return Vec{}, Accepted
 	}
-	return Vec{more: scratch}, Accepted
+	return Vec{more: list}, Accepted
 }
 
 // remote resolves memory that the peer of q names by key and address.
@@ -296,6 +297,7 @@ func (q *QP) reach(l *Lane, k *lastKey, key uint32, addr uint64, n uint32, need 
 	if e.pieces == nil {
 		return Vec{one: e.buf[off:][:n:n]}, Accepted
 	}
-	l.remote = e.cut(l.remote[:0], off, uint64(n))
-	return Vec{more: &l.remote}, Accepted
+	list := l.list(peers)
+	*list = e.cut((*list)[:0], off, uint64(n))
+	return Vec{more: list}, Accepted
 }

@@ -44,6 +44,13 @@ const (
 	slotDone
 )
 
+// sendStore is the memory of a send queue.
+type sendStore struct {
+	slots   []sendSlot
+	sge     []verbs.SGE
+	payload []byte
+}
+
 // sendQueue holds the requests that could not be done at once. Its memory is made when the
 // first request has to wait, as large as the QP's own limits ask for.
 //
@@ -51,9 +58,7 @@ const (
 // the place of the next post. Requests start in order and complete in order; in
 // between they may be done in any order.
 type sendQueue struct {
-	slots            []sendSlot
-	sge              []verbs.SGE
-	payload          []byte
+	store            *sendStore
 	head, next, tail uint32
 	depth            uint32
 	maxSGE           uint8
@@ -66,33 +71,35 @@ func (s *sendQueue) empty() bool { return s.head == s.tail }
 func (s *sendQueue) count() uint32 { return s.tail - s.head }
 
 func (s *sendQueue) index(pos uint32) uint32 {
-	return pos & uint32(len(s.slots)-1)
+	return pos & uint32(len(s.store.slots)-1)
 }
+
+// at is the slot of a request that was added.
+func (s *sendQueue) at(pos uint32) *sendSlot { return &s.store.slots[s.index(pos)] }
 
 // add appends a request; the caller has checked that there is room.
 func (s *sendQueue) add(h *Head, sg []verbs.SGE) *sendSlot {
-	if s.slots == nil {
+	if s.store == nil {
 		n := ceilPow2(int(s.depth))
-		s.slots = make([]sendSlot, n)
-		s.sge = make([]verbs.SGE, n*int(s.maxSGE))
+		s.store = &sendStore{slots: make([]sendSlot, n), sge: make([]verbs.SGE, n*int(s.maxSGE))}
 		if s.maxInline > 0 {
-			s.payload = make([]byte, n*int(s.maxInline))
+			s.store.payload = make([]byte, n*int(s.maxInline))
 		}
 	}
 	i := s.index(s.tail)
-	slot := &s.slots[i]
+	slot := &s.store.slots[i]
 	*slot = sendSlot{Head: *h}
-	copy(s.sge[i*uint32(s.maxSGE):], sg)
+	copy(s.store.sge[i*uint32(s.maxSGE):], sg)
 	s.tail++
 	return slot
 }
 
 func (s *sendQueue) segments(pos uint32) []verbs.SGE {
 	i := s.index(pos)
-	return s.sge[i*uint32(s.maxSGE):][:s.slots[i].NumSGE]
+	return s.store.sge[i*uint32(s.maxSGE):][:s.store.slots[i].NumSGE]
 }
 
 // inlineRoom is where the inline payload of a request is kept.
 func (s *sendQueue) inlineRoom(pos uint32) []byte {
-	return s.payload[s.index(pos)*uint32(s.maxInline):][:s.maxInline]
+	return s.store.payload[s.index(pos)*uint32(s.maxInline):][:s.maxInline]
 }

@@ -28,6 +28,13 @@ type srqShare struct {
 	polled uint32 // under the CQ's lock
 }
 
+// srqDraw is what a QP of an SRQ has beside.
+type srqDraw struct {
+	share   *srqShare   // with the QP's receive CQ
+	taken   []verbs.SGE // segments of the receive that was taken last
+	waiting bool        // among the waiters; under the SRQ's lane
+}
+
 // share finds or makes the share of a CQ.
 func (s *SRQ) share(c *CQ) *srqShare {
 	s.lane.Lock()
@@ -101,9 +108,10 @@ func (s *SRQ) post(wr *verbs.RecvWR) error {
 func (s *SRQ) take(l *Lane, q *QP, n uint64) (r receive, ok bool) {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
+	d := q.draw
 	if s.rq.count() == 0 {
-		if !q.waiting {
-			q.waiting = true
+		if !d.waiting {
+			d.waiting = true
 			s.waiters = append(s.waiters, q)
 		}
 		return r, false
@@ -112,13 +120,13 @@ func (s *SRQ) take(l *Lane, q *QP, n uint64) (r receive, ok bool) {
 	if room(sg) < n {
 		return r, false
 	}
-	if cap(q.taken) < len(sg) {
-		q.taken = make([]verbs.SGE, s.rq.maxSGE)
+	if d.taken == nil {
+		d.taken = make([]verbs.SGE, s.rq.maxSGE)
 	}
-	r = receive{id: id, sg: q.taken[:copy(q.taken[:len(sg)], sg)]}
+	r = receive{id: id, sg: d.taken[:copy(d.taken, sg)]}
 	s.rq.head++
 	s.out++
-	q.share.taken++
+	d.share.taken++
 	if int(s.rq.count()) < s.limit {
 		s.limit = 0
 		l.later(deed{kind: deedSRQLow, srq: s})
@@ -130,10 +138,10 @@ func (s *SRQ) take(l *Lane, q *QP, n uint64) (r receive, ok bool) {
 func (s *SRQ) leave(q *QP) {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
-	if !q.waiting {
+	if !q.draw.waiting {
 		return
 	}
-	q.waiting = false
+	q.draw.waiting = false
 	for i, w := range s.waiters {
 		if w == q {
 			s.waiters = append(s.waiters[:i], s.waiters[i+1:]...)
@@ -152,7 +160,7 @@ func (s *SRQ) feed() {
 		}
 		q := s.waiters[0]
 		s.waiters = append(s.waiters[:0], s.waiters[1:]...)
-		q.waiting = false
+		q.draw.waiting = false
 		s.lane.mu.Unlock()
 		l := q.LockRecv()
 		q.wire.RecvReady(l)

@@ -125,7 +125,7 @@ func (q *QP) TargetDatagram(l *Lane, d *Datagram, h *Head, src Vec) Verdict {
 		return NotReady
 	}
 	q.takeRecv()
-	dst, v := q.pd.gatherFirst(l, r.sg, verbs.AccessLocalWrite, uint64(total), &l.remote)
+	dst, v := q.pd.gatherFirst(l, r.sg, verbs.AccessLocalWrite, uint64(total), peers)
 	if v != Accepted {
 		q.pushRecv(l, r.id, packWhat(verbs.OpRecv, verbs.StatusLocalProtection, verbs.CompletionRecvQueue), 0, 0)
 		return RecvFault
