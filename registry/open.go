@@ -28,17 +28,19 @@ func (s *providers) openWith(name string, opt Options) (*dat.IA, error) {
 		}
 	}
 	// The file is read only if nothing that is built in or registered serves.
-	all, sources, err := s.all()
-	if err != nil {
-		q.causes = append(q.causes, err)
+	all, sources, confErr := s.all()
+	if confErr != nil {
 		if log := opt.Config.Logger; log != nil {
-			log.Warn("dat.conf has faults", "error", err)
+			log.Warn("dat.conf has faults", "error", confErr)
 		}
 	}
 	for i, p := range all {
 		if ia, err := q.try(p, sources[i]); ia != nil || err != nil {
 			return ia, err
 		}
+	}
+	if confErr != nil {
+		q.causes = append(q.causes, confErr)
 	}
 	return nil, q.failure()
 }
@@ -51,8 +53,23 @@ type search struct {
 	known  []string    // names that can be opened
 	miss   dat.Subtype // how far the search came; the subtypes are in that order
 	tried  bool        // something fitted
-	causes []error
+	causes causes
 }
+
+// causes are errors on one line.
+type causes []error
+
+// Error implements error.
+func (c causes) Error() string {
+	all := make([]string, len(c))
+	for i, err := range c {
+		all[i] = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return strings.Join(all, "; ")
+}
+
+// Unwrap returns the errors.
+func (c causes) Unwrap() []error { return c }
 
 // try opens the provider if it fits. No IA and no error: the search goes on.
 func (q *search) try(p *provider, source string) (*dat.IA, error) {
@@ -102,7 +119,11 @@ func (q *search) failure() error {
 	default:
 		hint = "known adapters: " + strings.Join(q.known, ", ")
 	}
-	return fail("ia_open", q.name, dat.ProviderNotFound, q.miss, errors.Join(q.causes...), hint)
+	var cause error
+	if q.causes != nil {
+		cause = q.causes
+	}
+	return fail("ia_open", q.name, dat.ProviderNotFound, q.miss, cause, hint)
 }
 
 // misses says which requirement the provider does not meet, NoSubtype if none.

@@ -180,6 +180,9 @@ func TestNothingThatFitsWorksTellsEveryCause(t *testing.T) {
 		path+":1: libdaplofa.so.2 is a library for C programs",
 		path+":2: ia_params: addr: ParseAddr",
 		path+":3:7: thread_safety: expected")
+	if strings.Contains(err.Error(), "\n") {
+		t.Error("the error has several lines")
+	}
 	var syntax *SyntaxError
 	if !errors.As(err, &syntax) {
 		t.Error("the malformed line is not among the causes")

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"kdapl/cmd/kdapl/internal/perf"
+	"kdapl/dat"
+	"kdapl/registry"
+)
+
+type perfCmd struct {
+	Adapter    string          `default:"loop0" placeholder:"NAME" help:"The adapter (default: ${default}). Names are those of kdapl info."`
+	Op         []perf.Op       `default:"send,write,read" placeholder:"OP" help:"Operations: send, write, read (default: all)."`
+	Size       sizes           `default:"${sizes}" placeholder:"SIZE,…" help:"Message sizes: 64, 4KiB, ranges 8-1MiB (doubling) or 8-1MiB/8 (times 8), or a list of them (default: ${sizes})."`
+	Completion perf.Completion `default:"upcall" placeholder:"HOW" help:"How both ends learn of completions: upcall, dequeue (polling) or wait (default: ${default})."`
+	Post       posting         `default:"single" placeholder:"HOW" help:"How throughput is posted: single, list or list=N (default: ${default}; list is list=${list})."`
+	Depth      int             `placeholder:"N" help:"Messages under way for throughput (default: 64, less when that is more than 4 MiB)."`
+	Duration   time.Duration   `xor:"length" placeholder:"TIME" help:"Length of each measurement (default: all together about 7 s, each 1 s at most)."`
+	Iters      int             `xor:"length" placeholder:"N" help:"Messages of each measurement, instead of a duration."`
+	Verify     bool            `default:"true" negatable:"" help:"Check the data (default: yes)."`
+	Histogram  bool            `help:"Show the distribution of latencies too."`
+	JSON       bool            `help:"Write JSON."`
+}
+
+// Help is the long text of --help.
+func (perfCmd) Help() string {
+	return `Two end points of one process, each of an adapter of its own, exchange messages, and for
+each operation and size kdapl measures latency and throughput.
+
+Latency. send: half of the time from posting a message until an answer of the same size has
+arrived. write, read: from posting to the completion. One is under way at a time. What it costs to
+read the clock is measured first and subtracted.
+
+Throughput. As many messages are under way as --depth says. Messages and bytes are counted in one
+direction, from the first post to the last completion, or to the peer's word that all is there, where
+completions don't say so.
+
+Verification. The payload depends on the place in memory and on a number drawn for each measurement.
+Before the measured time, every send and read is checked, byte by byte, when it completes; after
+it, what is in every buffer that was sent, written or read to, by the end that has the buffer. In the
+measured time the status, the length and the order of every completion are checked, and nothing more.
+
+Ctrl-C ends the run, shows what was measured, and exits with 1.`
+}
+
+// budget is how long the measurements of a run without --duration and --iters take together.
+const budget = 7 * time.Second
+
+// window is how many bytes are under way by default.
+const (
+	defaultDepth  = 64
+	defaultWindow = 4 << 20
+)
+
+// maxMemory limits the memory of an end.
+const maxMemory = 2 << 30
+
+// plan is what is to be measured, in order: latency and throughput of every size of every operation.
+func (c *perfCmd) plan(maxMessage uint32) ([]perf.Spec, error) {
+	var specs []perf.Spec
+	switch {
+	case c.Depth < 0 || c.Depth > perf.MaxDepth:
+		return nil, fmt.Errorf("--depth must be 1 to %d", perf.MaxDepth)
+	case c.Duration < 0:
+		return nil, errors.New("--duration must be positive")
+	case c.Iters < 0:
+		return nil, errors.New("--iters must be positive")
+	case c.Depth > 0 && c.Post.list > c.Depth:
+		return nil, fmt.Errorf("a list of %d is longer than the --depth of %d", c.Post.list, c.Depth)
+	}
+	duration := c.Duration
+	if duration == 0 && c.Iters == 0 {
+		duration = min(budget/time.Duration(2*len(c.Op)*len(c.Size)), time.Second)
+	}
+	for _, op := range c.Op {
+		for _, size := range c.Size {
+			if limit := min(int64(maxMessage), perf.MaxSize); int64(size) > limit {
+				return nil, fmt.Errorf("--size %s is more than the %s of the largest message",
+					formatBytes(uint64(size)), formatBytes(uint64(limit)))
+			}
+			s := perf.Spec{
+				Op: op, Size: size, Depth: c.Depth, List: c.Post.list, Verify: c.Verify,
+				Messages: c.Iters, Duration: duration,
+				WarmUp: min(max(1<<20/size, 8), 1000),
+			}
+			if s.Depth == 0 {
+				s.Depth = max(1, min(max(defaultDepth, s.List), defaultWindow/size))
+				s.List = min(s.List, s.Depth)
+			}
+			if s.Memory() > maxMemory {
+				return nil, fmt.Errorf("--depth %d of %s messages needs more than the %s of memory that an end gets; lower one of them",
+					s.Depth, formatBytes(uint64(size)), formatBytes(maxMemory))
+			}
+			for _, s.Kind = range []perf.Kind{perf.Latency, perf.Throughput} {
+				specs = append(specs, s)
+			}
+		}
+	}
+	return specs, nil
+}
+
+// open makes both ends' hosts on the adapter.
+func (c *perfCmd) open() (ias [2]*dat.IA, err error) {
+	for i := range ias {
+		if ias[i], err = registry.Open(c.Adapter); err != nil {
+			break
+		}
+	}
+	if errors.Is(err, dat.ProviderNotFound) {
+		err = usageError{err}
+	}
+	return ias, err
+}
+
+// Run measures and shows the results.
+func (c *perfCmd) Run(e env) (err error) {
+	ias, err := c.open()
+	for _, ia := range ias {
+		if ia != nil {
+			defer func() { err = errors.Join(err, ia.Close(context.Background(), dat.CloseAbrupt)) }()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p, err := ias[0].Query()
+	if err != nil {
+		return err
+	}
+	specs, err := c.plan(min(p.Attr.MaxMessageSize, p.Attr.MaxRDMASize))
+	if err != nil {
+		return usageError{err}
+	}
+	r := c.report(&p)
+	failure := c.measure(e, ias, specs, r)
+	if len(r.Rows) > 0 || failure == nil {
+		show := r.text
+		if c.JSON {
+			show = r.json
+		}
+		if err := show(e); err != nil {
+			return err
+		}
+	}
+	if failure == nil && r.Interrupted {
+		failure = errors.New("interrupted; these are the measurements until then")
+	}
+	return failure
+}
+
+// report is the report of a run, without rows.
+func (c *perfCmd) report(p *dat.IAParam) *perfReport {
+	r := &perfReport{
+		Program: build(), CPUs: runtime.GOMAXPROCS(0), Clock: perf.ClockCost(),
+		Adapter: p.Attr.AdapterName, Address: p.Attr.Address,
+		Completion: c.Completion, List: c.Post.list, Verify: c.Verify, histogram: c.Histogram,
+	}
+	for _, a := range p.Provider.ProviderSpecificAttrs {
+		if a.Name == dat.AttrCompletionMeaning {
+			r.Meaning = a.Value
+		}
+	}
+	return r
+}
+
+// measure measures what is planned, until something fails or the context ends, and adds rows to the
+// report.
+func (c *perfCmd) measure(e env, ias [2]*dat.IA, specs []perf.Spec, r *perfReport) error {
+	var memory int64
+	for i := range specs {
+		memory = max(memory, specs[i].Memory())
+	}
+	var hosts [2]*perf.Host
+	for i, ia := range ias {
+		var err error
+		if hosts[i], err = perf.NewHost(ia, memory); err != nil {
+			return err
+		}
+	}
+	listener, err := hosts[1].Listen(0)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	bar := newProgress(e, len(specs))
+	defer bar.end()
+	for _, s := range specs {
+		bar.next(s)
+		res, err := perf.Measure(e.ctx, hosts[0], listener, s, c.Completion)
+		if err != nil {
+			return fmt.Errorf("%v of %v of %s: %w", s.Kind, s.Op, formatBytes(uint64(s.Size)), err)
+		}
+		r.add(res)
+		if r.Interrupted {
+			break
+		}
+	}
+	return nil
+}
