@@ -49,6 +49,17 @@ const (
 	numEPCauses
 )
 
+// epCauseNames name the causes in diagnostics.
+var epCauseNames = [numEPCauses]string{
+	causeReserve: "reserve", causeUnreserve: "unreserve", causeAccept: "accept", causeReject: "reject", causeConnect: "connect",
+	causeGraceful: "graceful", causeAbrupt: "abrupt", causeReset: "reset", causeFree: "free", causeConfigure: "configure",
+	causeRequest: "request", causeEstablished: "established", causePeerRejected: "peer-rejected", causeNonPeerReject: "refused",
+	causeUnreachable: "unreachable", causeTimedOut: "timed-out", causeAcceptFailed: "accept-failed", causeAborted: "aborted",
+	causeDisconnected: "disconnected", causeBroken: "broken", causePathDown: "path-down", causePathUp: "path-up",
+}
+
+func (c epCause) String() string { return epCauseNames[c] }
+
 // epMove is what a cause does.
 type epMove struct {
 	next EPState

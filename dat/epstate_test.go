@@ -90,14 +90,6 @@ DISCONNECT_PENDING            free           DISCONNECTED               ends fre
 DISCONNECTED                  free           DISCONNECTED               ends free
 `
 
-var epCauseNames = [numEPCauses]string{
-	causeReserve: "reserve", causeUnreserve: "unreserve", causeAccept: "accept", causeReject: "reject", causeConnect: "connect",
-	causeGraceful: "graceful", causeAbrupt: "abrupt", causeReset: "reset", causeFree: "free", causeConfigure: "configure",
-	causeRequest: "request", causeEstablished: "established", causePeerRejected: "peer-rejected", causeNonPeerReject: "refused",
-	causeUnreachable: "unreachable", causeTimedOut: "timed-out", causeAcceptFailed: "accept-failed", causeAborted: "aborted",
-	causeDisconnected: "disconnected", causeBroken: "broken", causePathDown: "path-down", causePathUp: "path-up",
-}
-
 const numEPStates = int(StateConnectedMultiPath) + 1
 
 // typedEPTable reads the table.
