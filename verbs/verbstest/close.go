@@ -161,8 +161,6 @@ func closeUnderLoad(e *env) {
 			a, b := s.ready(conf{raw: true}), e.b.ready(conf{raw: true})
 			e.connect(a, b)
 			as = append(as, a)
-			target := b.s.mem(64, remoteBoth)
-			_ = target
 		}
 		l := e.b.listen()
 		src := s.source(64)
@@ -193,6 +191,7 @@ func closeUnderLoad(e *env) {
 					if ended(err) {
 						return
 					}
+					runtime.Gosched()
 				}
 			case 3:
 				for !stop.Load() {
@@ -214,6 +213,7 @@ func closeUnderLoad(e *env) {
 					if ended(err) {
 						return
 					}
+					runtime.Gosched()
 				}
 			case 5:
 				for range 50 {

@@ -177,7 +177,13 @@ func (s *side) listen() *listener {
 func (s *side) listenTo(c verbs.ListenConfig) *listener {
 	s.e.Helper()
 	l := &listener{s: s, reqs: make(chan verbs.ConnRequest, 256)}
-	c.Request = func(r verbs.ConnRequest) { l.reqs <- r }
+	c.Request = func(r verbs.ConnRequest) {
+		select {
+		case l.reqs <- r:
+		default: // a callback must not block
+			_ = r.Refuse()
+		}
+	}
 	v, err := s.ctx.Listen(c)
 	s.e.must(err, "Listen at %v on the %s side", c.Local, s.name)
 	l.v = v
