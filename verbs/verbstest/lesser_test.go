@@ -12,12 +12,10 @@ import (
 // is missing is refused, limits are kept, and everything else is as on the full one.
 func TestLesserAdapters(t *testing.T) {
 	without := func(c verbs.Caps) func(*verbs.Attr) { return func(a *verbs.Attr) { a.Caps &^= c } }
-	// What a loop adapter does anyhow is not taken away.
-	const kept = verbs.CapPostChecks | verbs.CapRNR
 	for name, cfg := range map[string]loop.Config{
-		"without any capability": {Adjust: without(^kept)},
+		"without any capability": {Adjust: without(^verbs.Caps(0))},
 		"without any capability, source reusable": {
-			Adjust: without(^kept), Completion: verbs.SourceReusable,
+			Adjust: without(^verbs.Caps(0)), Completion: verbs.SourceReusable,
 		},
 		"with one segment, one read, and fewer objects": {Adjust: func(a *verbs.Attr) {
 			a.Caps &^= verbs.CapMW1 | verbs.CapSRQLimit | verbs.CapSRQResize | verbs.CapPeek

@@ -404,17 +404,16 @@ func regionKeepsBuffer(e *env) {
 	a.scq.ok(1, "write")
 	for range 3 {
 		runtime.GC()
+		var rubbish [][]byte // takes up what was freed
 		for range 20 {
-			rubbish = pattern(n, 99)
+			rubbish = append(rubbish, pattern(n, 99))
 		}
+		runtime.KeepAlive(rubbish)
 	}
 	a.post(e.read(target, 0, sink.all()))
 	a.scq.ok(1, "read")
 	sink.same(0, src.buf, "a buffer that only the region holds")
 }
-
-// rubbish keeps the compiler from leaving out what should take up freed memory.
-var rubbish []byte
 
 func deregDoesNotWait(e *env) {
 	a, b := e.couple()
