@@ -52,4 +52,18 @@
 //     delivered once for each ConnEstablished.
 //   - [CQ.Arm] never under-notifies: a completion that is added after Arm returned
 //     false leads to a call of notify. It may over-notify.
+//
+// # Readings
+//
+// Where the words above leave room, this is meant, and checked by verbstest:
+//
+//   - Limits, CQ capacities and queue depths that a device grants may be higher than asked for; a
+//     number beyond its own limit gives ErrInvalid, ErrLimit or ErrLength, whichever fits.
+//   - An RDMA of length 0 checks no key.
+//   - Private data may reach the peer padded with zeros.
+//   - The end of a connection that a Destroy or Close of this side causes need not be told to this side's Conn.
+//   - An abrupt end is ConnDisconnected at the peer; with traffic under way it may be ConnBroken.
+//   - Atomics work on words in the byte order of their host.
+//   - A type 1 window cannot be invalidated. A request behind an OpRegMR, in the same list too, may name
+//     its key.
 package verbs
