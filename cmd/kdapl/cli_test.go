@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,6 +37,10 @@ func withoutConf(t *testing.T) {
 
 func TestPerfRunsEveryOperationCompletionAndPostMode(t *testing.T) {
 	withoutConf(t)
+	large, depth := 1<<20, 4
+	if testing.Short() {
+		large, depth = 256<<10, 16
+	}
 	for _, op := range perf.Ops {
 		for _, completion := range []string{"upcall", "dequeue", "wait"} {
 			for post, list := range map[string]int{"single": 1, "list": 16, "list=5": 5} {
@@ -44,7 +49,7 @@ func TestPerfRunsEveryOperationCompletionAndPostMode(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%v/%s/%s", op, completion, post), func(t *testing.T) {
 					code, out, errs := kdapl(context.Background(), "perf", "--json", "--histogram", "--op", op.String(),
-						"--completion", completion, "--post", post, "--size", "8,4KiB-8KiB,1MiB", "--iters", "100")
+						"--completion", completion, "--post", post, "--size", "8,4KiB-8KiB,"+strconv.Itoa(large), "--iters", "100")
 					if code != exitOK || errs != "" {
 						t.Fatalf("exit code %d, %s", code, errs)
 					}
@@ -58,7 +63,7 @@ func TestPerfRunsEveryOperationCompletionAndPostMode(t *testing.T) {
 						doc.Completion.String() != completion || !doc.Verify || doc.Interrupted || doc.ClockNS <= 0 || doc.CPUs < 1 {
 						t.Errorf("%+v", doc)
 					}
-					want := []struct{ size, depth int }{{8, 64}, {4096, 64}, {8192, 64}, {1 << 20, 4}}
+					want := []struct{ size, depth int }{{8, 64}, {4096, 64}, {8192, 64}, {large, depth}}
 					if len(doc.Results) != len(want) {
 						t.Fatalf("%d rows", len(doc.Results))
 					}

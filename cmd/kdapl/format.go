@@ -73,3 +73,11 @@ func grouped[T ~int | ~uint32 | ~uint64](n T) string {
 	}
 	return b.String()
 }
+
+// count writes a number of things.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return grouped(n) + " " + thing
+}

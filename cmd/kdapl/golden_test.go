@@ -117,6 +117,13 @@ func TestPerfTableOfAnInterruptedRun(t *testing.T) {
 	golden(t, "perf-nothing.txt", rendered(t, env{}, r.text))
 }
 
+func TestPerfTableOfOneSize(t *testing.T) {
+	r := someReport()
+	r.Rows = []perfRow{r.Rows[0], r.Rows[3], r.Rows[6]}
+	r.CPUs = 1
+	golden(t, "perf-one-size.txt", rendered(t, env{}, r.text))
+}
+
 func TestPerfTableTellsOfPauses(t *testing.T) {
 	r := someReport()
 	r.Rows = r.Rows[:1]

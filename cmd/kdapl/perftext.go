@@ -79,7 +79,7 @@ func (r *perfReport) conditions() string {
 		perf.Dequeue: "completions by dequeuing, one goroutine for both ends",
 		perf.Wait:    "completions by waiting",
 	}[r.Completion]
-	return fmt.Sprintf("%s; %s; %s, %s/%s, %d CPUs", completion, post, r.Program.Go, r.Program.OS, r.Program.Arch, r.CPUs)
+	return fmt.Sprintf("%s; %s; %s, %s/%s, %s", completion, post, r.Program.Go, r.Program.OS, r.Program.Arch, count(r.CPUs, "CPU"))
 }
 
 // table has a line for each row.
@@ -100,11 +100,13 @@ func (r *perfReport) table(e env) string {
 	t.AppendHeader(first, table.RowConfig{AutoMerge: true})
 	t.AppendHeader(second)
 	t.SetColumnConfigs(configs)
+	// The library draws a separator behind the first row between the lines of the header too.
+	several := len(r.Rows) > 1 && r.Rows[0].Op == r.Rows[1].Op
 	for i, row := range r.Rows {
 		name := ""
 		if i == 0 || r.Rows[i-1].Op != row.Op {
 			name = e.paint(strong, row.Op.String())
-			if i > 0 {
+			if several && i > 0 {
 				t.AppendSeparator()
 			}
 		}
@@ -204,9 +206,9 @@ func (r *perfReport) depths() string {
 	case most == 0:
 		return "none was measured"
 	case most == least:
-		return fmt.Sprintf("%d messages under way", most)
+		return count(most, "message") + " under way"
 	}
-	return fmt.Sprintf("%d messages under way, down to %d of %s", most, least, formatBytes(uint64(large)))
+	return fmt.Sprintf("%s under way, down to %d of %s", count(most, "message"), least, formatBytes(uint64(large)))
 }
 
 // pause is how long a sample must be to count as an interruption, if the median of its measurement is much
