@@ -1,0 +1,164 @@
+package iwarp
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kdapl/device/internal/softnic"
+)
+
+const (
+	// maxListed is how many connections the polling of one CQ drives; the others have a waiter each.
+	maxListed = 16
+	// emptyYield is after how many fruitless rounds a poller lets others run.
+	emptyYield = 16
+	// tick is how often it is looked whether a CQ is still polled.
+	tick = 2 * time.Millisecond
+)
+
+// feed is what a CQ knows of the connections that complete to it: a few that its consumer drives by
+// polling.
+//
+// A connection that is listed needs no goroutine that waits for its input: as long as somebody polls,
+// the netpoller need not be asked, and would only wake threads for input that has been
+// read already. When polling ends, because the CQ is armed or because it simply stops, the connections
+// get their waiters back.
+type feed struct {
+	cq     *softnic.CQ
+	busy   atomic.Bool   // a Progress is at work
+	polls  atomic.Uint64 // calls of Progress
+	listed atomic.Pointer[[]*conn]
+	empty  uint // fruitless rounds; under busy
+
+	mu     sync.Mutex // to change listed
+	seen   uint64     // polls at the last tick; under the ticker's lock
+	ticked bool       // known to the ticker; under its lock
+}
+
+func (d *driver) newFeed(cq *softnic.CQ) softnic.Feed {
+	f := &feed{cq: cq}
+	f.listed.Store(new([]*conn))
+	return f
+}
+
+// Progress implements [softnic.Feed].
+func (f *feed) Progress() bool {
+	if !f.busy.CompareAndSwap(false, true) {
+		return false
+	}
+	f.polls.Store(f.polls.Load() + 1)
+	moved := false
+	for _, c := range *f.listed.Load() {
+		if c.progress() {
+			moved = true
+		}
+	}
+	if moved {
+		f.empty = 0
+	} else if f.empty++; f.empty%emptyYield == 0 {
+		runtime.Gosched()
+	}
+	f.busy.Store(false)
+	return moved
+}
+
+// Armed implements [softnic.Feed].
+func (f *feed) Armed() {
+	for _, c := range *f.listed.Load() {
+		c.watch()
+	}
+}
+
+// list adds a connection, if there is room.
+func (f *feed) list(c *conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := *f.listed.Load()
+	if slices.Contains(old, c) {
+		return true
+	}
+	if len(old) >= maxListed {
+		return false
+	}
+	f.listed.Store(new(append(slices.Clip(slices.Clone(old)), c)))
+	return true
+}
+
+// unlist removes a connection.
+func (f *feed) unlist(c *conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := *f.listed.Load()
+	if i := slices.Index(old, c); i >= 0 {
+		f.listed.Store(new(slices.Delete(slices.Clone(old), i, i+1)))
+	}
+}
+
+// ticker looks from time to time which feeds are still polled. It runs only while connections are
+// listed.
+type ticker struct {
+	mu      sync.Mutex
+	feeds   []*feed
+	timer   *time.Timer
+	running bool
+	stopped bool
+}
+
+// follow makes the ticker look after a feed.
+func (t *ticker) follow(f *feed) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f.ticked || t.stopped {
+		return
+	}
+	f.ticked, f.seen = true, f.polls.Load()
+	t.feeds = append(t.feeds, f)
+	if t.running {
+		return
+	}
+	t.running = true
+	if t.timer == nil {
+		t.timer = time.AfterFunc(tick, t.tick)
+	} else {
+		t.timer.Reset(tick)
+	}
+}
+
+func (t *ticker) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+func (t *ticker) tick() {
+	var idle []*feed
+	t.mu.Lock()
+	kept := t.feeds[:0]
+	for _, f := range t.feeds {
+		n := f.polls.Load()
+		if n != f.seen && len(*f.listed.Load()) > 0 {
+			f.seen = n
+			kept = append(kept, f)
+			continue
+		}
+		f.ticked = false
+		idle = append(idle, f)
+	}
+	clear(t.feeds[len(kept):])
+	t.feeds = kept
+	if t.running = len(kept) > 0 && !t.stopped; t.running {
+		t.timer.Reset(tick)
+	}
+	t.mu.Unlock()
+	for _, f := range idle {
+		for _, c := range *f.listed.Load() {
+			c.release(f)
+		}
+	}
+}
