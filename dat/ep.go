@@ -401,6 +401,7 @@ func (ep *EP) Query() (EPParam, error) {
 			s.q.evd.begin(&a)
 			*s.c = s.q.counters
 			s.q.evd.end(&a)
+			s.c.Posted = s.q.posted
 		}
 	}
 	ep.request.mu.Unlock()

@@ -269,6 +269,7 @@ func (ep *EP) submit(op string, wrs []verbs.SendWR) (int, error) {
 	q.tail += uint64(len(wrs))
 	n, err := ep.qp.PostSend(wrs)
 	q.tail -= uint64(len(wrs) - n)
+	q.posted += uint64(n)
 	if err != nil && n < len(wrs) {
 		return n, ep.postError(op, err)
 	}
@@ -406,6 +407,7 @@ func (ep *EP) submitRecvs(op string, wrs []verbs.RecvWR) (int, error) {
 	q.tail += uint64(len(wrs))
 	n, err := ep.qp.PostRecv(wrs)
 	q.tail -= uint64(len(wrs) - n)
+	q.posted += uint64(n)
 	if err != nil && n < len(wrs) {
 		return n, ep.postError(op, err)
 	}

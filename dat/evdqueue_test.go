@@ -290,6 +290,8 @@ func TestAConnectionThatCannotBeToldOfIsEnded(t *testing.T) {
 	if s := state(t, ep); s != dat.StateDisconnected {
 		t.Fatal(s)
 	}
+	// The end finds no room either; that is the same overflow.
+	eventually(t, "two refused events", func() bool { return must[dat.EVDParam](t)(small.Query()).Counters.Refused == 2 })
 	next(t, p.b.ia.AsyncEVD(), dat.AsyncErrorEVDOverflow)
 	empty(t, p.b.ia.AsyncEVD())
 	if got := drainNumbers(small); !slices.Equal(got, []string{"SE 1"}) {

@@ -123,6 +123,7 @@ type side struct {
 // pairConfig says how a pair is made; the zero value is good.
 type pairConfig struct {
 	loop  loop.Config
+	wrap  func(*loop.Device) verbs.Device // what is opened in place of the device
 	dat   dat.Config
 	size  int                         // bytes of memory of each side; 4096 if 0
 	attr  func(*dat.EPAttr)           // changes the default attributes
@@ -138,8 +139,12 @@ func newPair(t testing.TB, cfg pairConfig) *pair {
 		cfg.size = 4096
 	}
 	p := &pair{dev: loop.New(cfg.loop)}
+	var dev verbs.Device = p.dev
+	if cfg.wrap != nil {
+		dev = cfg.wrap(p.dev)
+	}
 	for _, s := range []*side{&p.a, &p.b} {
-		s.open(t, p.dev, cfg)
+		s.open(t, dev, cfg)
 	}
 	if cfg.psp.EVD == nil {
 		cfg.psp.EVD = p.b.cr

@@ -45,6 +45,7 @@ type dtoQueue struct {
 	// EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
 	mu         fastlock.Mutex
 	rec        []record // of depth entries, made at the first post
+	posted     uint64
 	head, tail uint64   // records in use: [head, tail)
 	depth      int
 
@@ -72,7 +73,7 @@ type dtoQueue struct {
 
 // DTOCounters count the operations of one side of an EP since it was created.
 type DTOCounters struct {
-	// Posted counts accepted posts.
+	// Posted counts accepted posts, but for receives of an SRQ, which are the SRQ's.
 	Posted uint64
 	// Succeeded, Flushed and Failed count completions by outcome, suppressed ones included.
 	Succeeded, Flushed, Failed uint64
