@@ -45,7 +45,7 @@ func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 		MaxRDMAReadPerEPOutGuaranteed: true,
 		ZBSupported:                   d.Can(verbs.CapZeroBased),
 	}
-	if d.Can(verbs.CapAtomics) || d.Can(verbs.CapWriteImm) {
+	if d.Can(verbs.CapAtomics) || d.Can(verbs.CapWriteImm) || d.Can(verbs.CapUD) {
 		ia.Extension, ia.ExtensionVersion = ExtensionIB, ibExtensionVersion
 	}
 	scope := RMRScopePZ
@@ -100,9 +100,12 @@ func providerSpecific(d *verbs.Attr) []NamedAttr {
 		meaning = "SOURCE_REUSABLE"
 	}
 	return []NamedAttr{
-		// C programs of the OpenIB providers ask for these two.
+		// C programs of the OpenIB providers ask for these.
 		{AttrRDMARead, "TRUE"},
 		{AttrImmediate, truth(d.Can(verbs.CapWriteImm))},
+		{AttrFetchAdd, truth(d.Can(verbs.CapAtomics))},
+		{AttrCompareSwap, truth(d.Can(verbs.CapAtomics))},
+		{AttrUD, truth(d.Can(verbs.CapUD))},
 		{AttrCompletionMeaning, meaning},
 		{AttrSolicitedKnown, truth(d.Can(verbs.CapSolicited))},
 		{AttrReceiverNotReady, truth(d.Can(verbs.CapRNR))},
@@ -115,6 +118,9 @@ const (
 	AttrRDMARead = "DAT_IB_RDMA_READ"
 	// AttrImmediate: TRUE if RDMA writes with immediate data work.
 	AttrImmediate = "DAT_IB_IMMED_DATA"
+	// AttrFetchAdd and AttrCompareSwap: TRUE if atomics work.
+	AttrFetchAdd    = "DAT_IB_FETCH_AND_ADD"
+	AttrCompareSwap = "DAT_IB_CMP_AND_SWAP"
 	// AttrCompletionMeaning: what a successful send or RDMA write completion means. REMOTE_ACKED: it
 	// is placed at the peer, and the peer accepted it. SOURCE_REUSABLE: the source may be
 	// reused; a refusal shows as the end of the connection.

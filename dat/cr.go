@@ -70,6 +70,11 @@ func (cr *CR) Accept(ep *EP, privateData []byte) error {
 	}
 	ep.ctl.Lock()
 	defer ep.ctl.Unlock()
+	if _, _, ud := cr.req.RemoteQP(); ud != (ep.attr.ServiceType == ServiceUD) {
+		return cr.fail(op, InvalidParameter, InvalidArg2, nil, fmt.Sprintf("%v is of service %v, the request is not", ep, ep.attr.ServiceType))
+	} else if ud {
+		return cr.acceptDatagrams(op, ep, privateData)
+	}
 	before := ep.loadState()
 	if cr.ep == nil && before != StateUnconnected {
 		return ep.fail(op, InvalidState, before.Subtype(), nil, "the EP is in state "+before.String())

@@ -61,6 +61,10 @@ type EP struct {
 	// one, over those whose end the device has told: it tells of one after the other, perhaps later
 	// than dat knows, so that a difference means that it speaks of an earlier one.
 	qps, begun, over uint32
+	// Of an EP of ServiceUD: asked counts the questions that are under way, by address; begun and over count
+	// questions and answers, of which the first stale are of before the last reset.
+	asked map[verbs.Address]int
+	stale uint32
 
 	// epoch counts the QPs and their resets: what belongs to an earlier one and comes late is
 	// ignored. It changes under mu.
@@ -218,18 +222,22 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	}
 	var qp verbs.QP
 	if pz != nil {
-		ours := ep.qps + 1
+		ours, ud := ep.qps+1, attr.ServiceType == ServiceUD
 		init := verbs.QPInit{
 			SendCQ: requestEVD.cq, RecvCQ: recvEVD.cq,
 			MaxSend: attr.MaxRequestDTOs, MaxRecv: attr.MaxRecvDTOs,
 			MaxSendSGE: max(attr.MaxRequestIOV, attr.MaxRDMAReadIOV, attr.MaxRDMAWriteIOV), MaxRecvSGE: attr.MaxRecvIOV,
 			UserData: uint64(ep.ref), Conn: func(ev verbs.ConnEvent) { ep.onConn(ours, &ev) },
 		}
+		if ud {
+			init.Type, init.QKey = verbs.UD, datagramKey()
+			init.Conn = func(ev verbs.ConnEvent) { ep.onAnswer(ours, &ev) }
+		}
 		if ep.srq != nil {
 			init.SRQ = ep.srq.srq
 		}
 		if qp, err = pz.pd.CreateQP(init); err == nil {
-			err = qp.Modify(verbs.QPInitialized)
+			err = initialize(qp, ud)
 		}
 		if err != nil {
 			if qp != nil {
@@ -245,7 +253,8 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.qp, ep.pz, ep.attr, ep.connect = qp, pz, attr, connect
 	ep.qps++
 	ep.epoch.Add(1)
-	ep.begun, ep.over = 0, 0
+	ep.begun, ep.over, ep.stale, ep.asked = 0, 0, 0, nil
+	ep.recv.ud, ep.request.ud = attr.ServiceType == ServiceUD, attr.ServiceType == ServiceUD
 	ep.recv.set(recvEVD, recv == nil, recvDisc, attr.MaxRecvDTOs)
 	ep.request.set(requestEVD, request == nil, requestDisc, attr.MaxRequestDTOs)
 	ep.mu.Unlock()
@@ -253,6 +262,15 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.recv.mu.Unlock()
 	ep.recv.watch(newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite))
 	return nil
+}
+
+// initialize makes a QP fit for receives and, of datagrams, for sends.
+func initialize(qp verbs.QP, ud bool) error {
+	err := qp.Modify(verbs.QPInitialized)
+	if err == nil && ud {
+		err = qp.Modify(verbs.QPRTS)
+	}
+	return err
 }
 
 func (q *dtoQueue) set(e *EVD, discard bool, d discipline, depth int) {
@@ -530,7 +548,7 @@ func (ep *EP) Reset() error {
 	}
 	ep.recv.evd.pump()
 	ep.request.evd.pump()
-	if err := ep.qp.Modify(verbs.QPInitialized); err != nil {
+	if err := initialize(ep.qp, ep.attr.ServiceType == ServiceUD); err != nil {
 		return ep.ia.deviceError(op, &ep.base, err)
 	}
 	ep.mu.Lock()
@@ -551,6 +569,7 @@ func (ep *EP) Reset() error {
 	ep.state.Store(uint32(StateUnconnected))
 	ep.ending = epEnd{}
 	ep.conn = connection{gen: ep.conn.gen + 1}
+	ep.stale, ep.asked = ep.begun, nil
 	ep.mu.Unlock()
 	return nil
 }

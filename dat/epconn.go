@@ -88,6 +88,12 @@ func (ep *EP) connectTo(op string, timeoutArg Subtype, peer verbs.Address, cfg C
 	}
 	ep.ctl.Lock()
 	defer ep.ctl.Unlock()
+	if ep.gone() {
+		return ep.errGone(op)
+	}
+	if ep.attr.ServiceType == ServiceUD {
+		return ep.ask(op, peer, cfg)
+	}
 	if err := ep.leaveUnconnected(op, causeConnect); err != nil {
 		return err
 	}
@@ -165,6 +171,9 @@ func (ep *EP) Disconnect(flags CloseFlags) error {
 	if ep.gone() {
 		return ep.errGone(op)
 	}
+	if ep.attr.ServiceType == ServiceUD {
+		flags = CloseAbrupt // there is nobody to agree with
+	}
 	cause := causeAbrupt
 	if flags == CloseGraceful {
 		cause = causeGraceful
@@ -195,6 +204,13 @@ func (ep *EP) disconnectQP(graceful bool) {
 		}
 	}
 	ep.pumpBoth()
+}
+
+// failed ends the connection of an EP whose queue pair has failed by itself.
+func (ep *EP) failed(cause error) {
+	if _, ok := ep.advance(causeBroken, &verbs.ConnEvent{Kind: verbs.ConnBroken, Err: cause}); ok {
+		ep.pumpBoth()
+	}
 }
 
 // pumpBoth moves what the device has said about the EP's queues, so that an end does not wait for

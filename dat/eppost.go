@@ -18,8 +18,8 @@ var ErrPostFull error = &Error{Type: InsufficientResources, Sub: ResourceTEP, Op
 // Request is an element of a list for EP.Post. The functions PostSend, PostRDMAWrite and so on say
 // what the fields mean for each operation.
 type Request struct {
-	// Op is OpSend, OpRDMAWrite, OpRDMARead, OpRDMAWriteImmediate, OpFetchAdd or
-	// OpCompareSwap.
+	// Op is OpSend, OpRDMAWrite, OpRDMARead, OpRDMAWriteImmediate, OpFetchAdd, OpCompareSwap or
+	// OpSendUD.
 	Op Operation
 	// Invalidate makes a send invalidate RMRContext at the peer.
 	Invalidate bool
@@ -36,6 +36,8 @@ type Request struct {
 	// Operand is what OpFetchAdd adds, or OpCompareSwap stores if the peer's memory has the value
 	// Compare.
 	Operand, Compare uint64
+	// To is where OpSendUD goes.
+	To *AddressHandle
 	// Local are the own segments, in order. The slice stays the consumer's.
 	Local []LMRTriplet
 }
@@ -170,6 +172,9 @@ func (ep *EP) checkPost(op string, need EPState) error {
 func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []LMRTriplet) error {
 	maxIOV, maxSize := ep.attr.MaxRequestIOV, uint64(ep.attr.MaxMessageSize)
 	wr.Flags = verbs.SendSignaled
+	if ep.request.ud != (r.Op == OpSendUD) {
+		return ep.fail(op, InvalidParameter, InvalidArg1, nil, fmt.Sprintf("%v is not for an EP of service %v", r.Op, ep.attr.ServiceType))
+	}
 	switch r.Op {
 	case OpSend:
 		wr.Op = verbs.OpSend
@@ -195,6 +200,11 @@ func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []L
 		if err := ep.checkAtomic(op, r, local); err != nil {
 			return err
 		}
+	case OpSendUD:
+		wr.Op = verbs.OpSend
+		if err := ep.checkDatagram(op, wr, r.To); err != nil {
+			return err
+		}
 	default:
 		return ep.fail(op, InvalidParameter, InvalidArg1, nil, fmt.Sprintf("%v cannot be posted as a request", r.Op))
 	}
@@ -207,7 +217,7 @@ func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []L
 		}
 	}
 	total := setSegments(&wr.SGE, local)
-	if r.Op != OpSend {
+	if r.Op != OpSend && r.Op != OpSendUD {
 		limit := uint64(r.Remote.SegmentLength)
 		if r.Op == OpRDMARead {
 			if limit > total {
@@ -395,6 +405,9 @@ func (ep *EP) receive1(op string, wr *verbs.RecvWR, i int, cookie uint64, flags 
 	id, rec := ep.recv.next(i)
 	wr.ID = id
 	*rec = record{cookie: cookie, op: OpReceive, flags: flags}
+	if ep.recv.ud {
+		rec.op = OpReceiveUD
+	}
 	return nil
 }
 

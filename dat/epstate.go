@@ -33,6 +33,7 @@ const (
 	causeReset                    // ep_reset
 	causeFree                     // ep_free
 	causeConfigure                // ep_modify supplied what was missing
+	causeIntroduce                // ep_connect or cr_accept of an EP of ServiceUD
 	// What the network does.
 	causeRequest       // a request for the EP's RSP
 	causeEstablished   // the connection stands
@@ -52,7 +53,7 @@ const (
 // epCauseNames name the causes in diagnostics.
 var epCauseNames = [numEPCauses]string{
 	causeReserve: "reserve", causeUnreserve: "unreserve", causeAccept: "accept", causeReject: "reject", causeConnect: "connect",
-	causeGraceful: "graceful", causeAbrupt: "abrupt", causeReset: "reset", causeFree: "free", causeConfigure: "configure",
+	causeGraceful: "graceful", causeAbrupt: "abrupt", causeReset: "reset", causeFree: "free", causeConfigure: "configure", causeIntroduce: "introduce",
 	causeRequest: "request", causeEstablished: "established", causePeerRejected: "peer-rejected", causeNonPeerReject: "refused",
 	causeUnreachable: "unreachable", causeTimedOut: "timed-out", causeAcceptFailed: "accept-failed", causeAborted: "aborted",
 	causeDisconnected: "disconnected", causeBroken: "broken", causePathDown: "path-down", causePathUp: "path-up",
@@ -114,6 +115,11 @@ var epMoves = func() map[epKey]epMove {
 		StateUnconfiguredTentative:   StateTentativeConnectionPending,
 	} {
 		to(unconfigured, causeConfigure, configured)
+	}
+
+	// Datagrams know no connection: the first connect or accept makes the EP fit to send.
+	for _, s := range []EPState{StateUnconnected, StatePassiveConnectionPending, StateTentativeConnectionPending, StateConnected} {
+		to(s, causeIntroduce, StateConnected)
 	}
 
 	// Set-up.

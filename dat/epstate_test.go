@@ -33,6 +33,12 @@ UNCONFIGURED_RESERVED         request        UNCONFIGURED_PASSIVE
 UNCONFIGURED_PASSIVE          reject         UNCONFIGURED_UNCONNECTED
 UNCONFIGURED_TENTATIVE        reject         UNCONNECTED                free
 
+# datagrams (10.1): no connection; the first connect or accept makes the EP fit to send
+UNCONNECTED                   introduce      CONNECTED
+PASSIVE_CONNECTION_PENDING    introduce      CONNECTED
+TENTATIVE_CONNECTION_PENDING  introduce      CONNECTED
+CONNECTED                     introduce      CONNECTED
+
 # set-up (5.2)
 ACTIVE_CONNECTION_PENDING     established    CONNECTED                  CONNECTION_EVENT_ESTABLISHED
 COMPLETION_PENDING            established    CONNECTED                  CONNECTION_EVENT_ESTABLISHED

@@ -11,8 +11,9 @@ import (
 //
 //	DTOCompletion, IBDTOEvent        ev.DTO()
 //	RMRBindCompletion                ev.RMRBind()
-//	ConnectionRequest                ev.Request()
+//	ConnectionRequest, …             ev.Request()
 //	ConnectionEstablished …          ev.Connection()
+//	IBUDConnectionEstablished …      ev.UD()
 //	AsyncErrorEVDOverflow …          ev.Async()
 //	SoftwareEvent                    ev.Software()
 //
@@ -112,8 +113,12 @@ type DTO struct {
 	Length uint32
 	// RMRContext is what the peer's send invalidated, with OpReceiveWithInvalidate.
 	RMRContext uint32
-	// Immediate is the immediate data of OpReceiveImmediate and OpReceiveMessageImmediate.
+	// Immediate is the immediate data of OpReceiveImmediate, OpReceiveMessageImmediate and
+	// OpReceiveUDImmediate.
 	Immediate uint32
+	// SourceQPN is the number of the sender's queue pair, with OpReceiveUD and OpReceiveUDImmediate. The
+	// payload is behind 40 bytes, which count in Length: the global route header with the sender's address.
+	SourceQPN uint32
 }
 
 // DTO is the view of a completed data transfer operation.
@@ -122,7 +127,7 @@ func (ev *Event) DTO() DTO {
 		return DTO{}
 	}
 	ep, _ := ev.obj.(*EP)
-	d := DTO{EP: ep, Cookie: ev.cookie, Status: ev.status, Operation: ev.op, Length: ev.length}
+	d := DTO{EP: ep, Cookie: ev.cookie, Status: ev.status, Operation: ev.op, Length: ev.length, SourceQPN: uint32(ev.extra)}
 	switch {
 	case ev.flags&evKeyValid == 0:
 	case ev.op == OpReceiveWithInvalidate:
@@ -171,7 +176,7 @@ type RequestData struct {
 // Request is the view of a connection request.
 func (ev *Event) Request() RequestData {
 	cr, _ := ev.obj.(*CR)
-	if cr == nil || ev.Number != ConnectionRequest {
+	if cr == nil || ev.Stream() != StreamConnectionRequest {
 		return RequestData{}
 	}
 	return RequestData{CR: cr, ServicePoint: cr.sp, ConnQual: cr.connQual, Truncated: ev.flags&evTruncated != 0}

@@ -76,11 +76,12 @@ const (
 	IBCompareAndSwap IBOp = 1
 	IBRDMAWriteImmed IBOp = 2
 	IBUDSend         IBOp = 3
+	IBUDAHFree       IBOp = 29
 )
 
 // String returns DAT's name without DAT_IB_ and _OP.
 func (o IBOp) String() string {
-	return enumName("IBOp", []string{"FETCH_AND_ADD", "CMP_AND_SWAP", "RDMA_WRITE_IMMED", "UD_SEND"}, o)
+	return enumName("IBOp", []string{0: "FETCH_AND_ADD", 1: "CMP_AND_SWAP", 2: "RDMA_WRITE_IMMED", 3: "UD_SEND", 29: "UD_AH_FREE"}, o)
 }
 
 // IBArgs are the arguments of ExtensionOp. Fields that the operation does not use are ignored.
@@ -94,19 +95,27 @@ type IBArgs struct {
 	// IBCompareAndSwap stores, Compare what the latter compares with.
 	Immediate        uint32
 	Operand, Compare uint64
+	// To is where IBUDSend goes, and what IBUDAHFree frees.
+	To *AddressHandle
 }
 
 // ExtensionOp runs an operation of the extension (dat_extension_op): the one call behind PostFetchAdd,
-// PostCompareSwap and PostRDMAWriteImmediate, whose documents hold.
+// PostCompareSwap, PostRDMAWriteImmediate, PostSendUD and AddressHandle.Free, whose documents hold.
 //
-// INVALID_HANDLE: h is no EP. NOT_IMPLEMENTED: another operation.
+// INVALID_HANDLE (EP): h is no EP. NOT_IMPLEMENTED: another operation.
 func ExtensionOp(h Object, op IBOp, args IBArgs) error {
 	const name = "extension_op"
 	ep, ok := h.(*EP)
 	if !ok || ep.gone() {
 		return &Error{Type: InvalidHandle, Sub: InvalidHandleEP, Op: name, Hint: "the extension's operations work on EPs"}
 	}
-	r := Request{Cookie: args.Cookie, Flags: args.Flags, Remote: args.Remote, Immediate: args.Immediate, Operand: args.Operand, Compare: args.Compare}
+	if op == IBUDAHFree {
+		return args.To.Free()
+	}
+	r := Request{
+		Cookie: args.Cookie, Flags: args.Flags, Remote: args.Remote, Immediate: args.Immediate,
+		Operand: args.Operand, Compare: args.Compare, To: args.To,
+	}
 	switch op {
 	case IBFetchAndAdd:
 		r.Op = OpFetchAdd
@@ -114,6 +123,8 @@ func ExtensionOp(h Object, op IBOp, args IBArgs) error {
 		r.Op = OpCompareSwap
 	case IBRDMAWriteImmed:
 		r.Op = OpRDMAWriteImmediate
+	case IBUDSend:
+		r.Op = OpSendUD
 	default:
 		return ep.fail(name, NotImplemented, NoSubtype, nil, fmt.Sprintf("operation %v", op))
 	}

@@ -174,7 +174,7 @@ type IAParam struct {
 
 // IACounters count the live objects of an IA.
 type IACounters struct {
-	PZs, LMRs, RMRs, EPs, SRQs, EVDs, CNOs, PSPs, RSPs, CSPs, CRs int
+	PZs, LMRs, RMRs, EPs, SRQs, EVDs, CNOs, PSPs, RSPs, CSPs, CRs, AddressHandles int
 }
 
 // Query tells the IA's attributes (dat_ia_query). It does not block.
@@ -186,6 +186,7 @@ func (ia *IA) Query() (IAParam, error) {
 	return IAParam{Attr: ia.attr, Provider: ia.provider, AsyncEVD: ia.AsyncEVD(), Counters: IACounters{
 		PZs: n(HandlePZ), LMRs: n(HandleLMR), RMRs: n(HandleRMR), EPs: n(HandleEP), SRQs: n(HandleSRQ), EVDs: n(HandleEVD),
 		CNOs: n(HandleCNO), PSPs: n(HandlePSP), RSPs: n(HandleRSP), CSPs: n(HandleCSP), CRs: n(HandleCR),
+		AddressHandles: n(HandleExtensionBase),
 	}}, nil
 }
 
@@ -285,6 +286,9 @@ func (ia *IA) onAsync(ev verbs.AsyncEvent) {
 		ia.raise(AsyncErrorEVDOverflow, about, ReasonEVDOverflow)
 	case verbs.AsyncQPFatal:
 		ia.raise(AsyncErrorEPBroken, about, ReasonEPTransferTo)
+		if ep, ok := about.self.(*EP); ok {
+			ep.failed(ev.Err)
+		}
 	case verbs.AsyncSRQLimit:
 		ia.raise(AsyncWatermark, about, ReasonSRQLowWatermark)
 	case verbs.AsyncSRQError:

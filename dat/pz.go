@@ -2,6 +2,7 @@ package dat
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"kdapl/verbs"
@@ -13,6 +14,9 @@ type PZ struct {
 	base
 	pd    verbs.PD
 	users atomic.Int64
+
+	mu      sync.Mutex // a leaf
+	handles map[*AddressHandle]struct{}
 }
 
 // NewPZ creates a protection zone (dat_pz_create). It does not block.
@@ -72,6 +76,7 @@ func (pz *PZ) Free() error {
 func (pz *PZ) abandon() {
 	if pz.freed.CompareAndSwap(false, true) {
 		pz.users.Store(-1)
+		pz.freeHandles() // no EP is left that could learn of more
 		pz.pd.Dealloc()
 		pz.ia.unregister(&pz.base)
 	}

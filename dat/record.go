@@ -57,6 +57,7 @@ type dtoQueue struct {
 	// discard: the consumer named no EVD; evd is the IA's sink.
 	discard bool
 	disc    discipline
+	ud      bool // the EP is of ServiceUD
 
 	// Under the EVD's lock:
 
@@ -314,8 +315,16 @@ func (ep *EP) completion(ev *Event, c *verbs.Completion) (q *dtoQueue, rec *reco
 	if c.Status != verbs.StatusSuccess {
 		ev.length = 0
 	}
+	if recv && q.ud {
+		ev.op = OpReceiveUD // also if the receive is from an SRQ
+	}
 	if recv && c.Status == verbs.StatusSuccess {
 		switch {
+		case q.ud:
+			ev.extra = uint64(c.SrcQPN)
+			if c.Flags&verbs.CompletionImm != 0 {
+				ev.op, ev.key, ev.flags = OpReceiveUDImmediate, c.Imm, evKeyValid
+			}
 		case c.Flags&verbs.CompletionInval != 0:
 			ev.op, ev.key, ev.flags = OpReceiveWithInvalidate, c.InvKey, evKeyValid
 		case c.Op == verbs.OpRecvRDMAImm:

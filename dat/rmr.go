@@ -227,6 +227,9 @@ func (ep *EP) postBind(op string, wrs []verbs.SendWR, req *Request, r *RMR) erro
 // it and have none. inFlight counts until the completion of the last. q.mu is held.
 func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref, inFlight *atomic.Int32) error {
 	q := &ep.request
+	if q.ud {
+		return ep.fail(op, InvalidParameter, NoSubtype, nil, "an EP of service UD has no remote memory")
+	}
 	if q.reserve(len(wrs)) < len(wrs) {
 		return ErrPostFull
 	}

@@ -90,7 +90,11 @@ func (s *service) deliver(req verbs.ConnRequest, sp Object, ep *EP) bool {
 	if !s.ia.register(&cr.base, s.ia.attr.MaxEPs) {
 		return false
 	}
-	if !s.evd.post(&Event{Number: ConnectionRequest, ref: cr.ref}) {
+	number := ConnectionRequest
+	if _, _, ud := req.RemoteQP(); ud {
+		number = IBUDConnectionRequest
+	}
+	if !s.evd.post(&Event{Number: number, ref: cr.ref}) {
 		cr.freed.Store(true)
 		s.ia.unregister(&cr.base)
 		return false
@@ -184,7 +188,7 @@ func (p *PSP) onRequest(req verbs.ConnRequest) {
 	var ep *EP
 	if p.flags == PSPProvider && !p.gone() {
 		var err error
-		if ep, err = p.ia.makeEP(StateTentativeConnectionPending); err != nil {
+		if ep, err = p.ia.makeEP(StateTentativeConnectionPending, req); err != nil {
 			req.Refuse()
 			return
 		}
@@ -195,9 +199,16 @@ func (p *PSP) onRequest(req verbs.ConnRequest) {
 	}
 }
 
-// makeEP makes an EP on behalf of the consumer, who is to configure it.
-func (ia *IA) makeEP(s EPState) (*EP, error) {
-	ep, err := ia.NewEP(EPConfig{})
+// makeEP makes an EP on behalf of the consumer, who is to configure it, of the service that the request
+// needs.
+func (ia *IA) makeEP(s EPState, req verbs.ConnRequest) (*EP, error) {
+	attr := DefaultEPAttr(ia.attr)
+	if req != nil {
+		if _, _, ud := req.RemoteQP(); ud {
+			attr.ServiceType = ServiceUD
+		}
+	}
+	ep, err := ia.NewEP(EPConfig{Attr: &attr})
 	if err == nil {
 		ep.state.Store(uint32(s))
 	}
@@ -242,7 +253,7 @@ func (ia *IA) NewRSP(cfg RSPConfig) (*RSP, error) {
 	ep, made := cfg.EP, cfg.EP == nil
 	if made {
 		var err error
-		if ep, err = ia.makeEP(StateUnconfiguredUnconnected); err != nil {
+		if ep, err = ia.makeEP(StateUnconfiguredUnconnected, nil); err != nil {
 			return nil, err
 		}
 	} else if ep.gone() || ep.ia != ia {
@@ -308,8 +319,13 @@ func (r *RSP) destroy() bool {
 	return ended
 }
 
-// onRequest receives the one request. Those that come after it are refused.
+// onRequest receives the one request. Those that come after it are refused, as are those that do not fit the EP's
+// service.
 func (r *RSP) onRequest(req verbs.ConnRequest) {
+	if _, _, ud := req.RemoteQP(); ud != r.ep.datagrams() {
+		req.Refuse()
+		return
+	}
 	delivered := false
 	r.taken.Do(func() {
 		if r.gone() {
@@ -399,7 +415,7 @@ func (c *CSP) onRequest(req verbs.ConnRequest) {
 	var ep *EP
 	if c.cfg.MakeEP && !c.gone() {
 		var err error
-		if ep, err = c.ia.makeEP(StateUnconfiguredTentative); err != nil {
+		if ep, err = c.ia.makeEP(StateUnconfiguredTentative, req); err != nil {
 			req.Refuse()
 			return
 		}
