@@ -24,8 +24,9 @@ type CNO struct {
 	fd        *notifyFD // of the fd type
 }
 
-// NewCNO creates a CNO (dat_cno_create). agent, if not nil, is called for each trigger, in a goroutine of its
-// own, with the EVD (DAT_OS_WAIT_PROXY_AGENT). It does not block. INSUFFICIENT_RESOURCES.
+// NewCNO creates a CNO (dat_cno_create). agent, if not nil, is called for each trigger with the EVD, in a goroutine of
+// its own, beside the trigger that Wait takes (DAT_OS_WAIT_PROXY_AGENT). One that has been called may run on after
+// it was replaced, and after Free. It does not block. INSUFFICIENT_RESOURCES.
 func (ia *IA) NewCNO(agent func(*EVD)) (*CNO, error) {
 	const op = "cno_create"
 	if err := ia.check(op); err != nil {
@@ -200,29 +201,35 @@ func (c *CNO) take() *EVD {
 		return nil
 	}
 	e := c.triggered[0]
-	c.triggered = slices.Delete(c.triggered, 0, 1)
+	c.drop(0)
+	return e
+}
+
+// drop removes a trigger. mu is held.
+func (c *CNO) drop(i int) {
+	c.triggered = slices.Delete(c.triggered, i, i+1)
 	if len(c.triggered) == 0 && c.fd != nil {
 		c.fd.clear()
 	}
-	return e
 }
 
 // trigger is called when an event that notifies has been queued in a member. No EVD is locked.
 func (c *CNO) trigger(e *EVD) {
 	c.mu.Lock()
-	if agent := c.agent; agent != nil {
-		c.mu.Unlock()
-		go agent(e)
-		return
+	defer c.mu.Unlock()
+	if !c.members[e] {
+		return // not any more
 	}
-	if c.members[e] && !slices.Contains(c.triggered, e) {
+	if c.agent != nil {
+		go c.agent(e)
+	}
+	if !slices.Contains(c.triggered, e) {
 		c.triggered = append(c.triggered, e)
 		if c.fd != nil {
 			c.fd.set()
 		}
 		c.signal()
 	}
-	c.mu.Unlock()
 }
 
 func (c *CNO) signal() {
@@ -329,7 +336,7 @@ func (c *CNO) forget(e *EVD) {
 	c.mu.Lock()
 	delete(c.members, e)
 	if i := slices.Index(c.triggered, e); i >= 0 {
-		c.triggered = slices.Delete(c.triggered, i, i+1)
+		c.drop(i)
 	}
 	c.mu.Unlock()
 }
