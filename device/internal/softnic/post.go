@@ -191,6 +191,7 @@ func (q *QP) completeSend(l *Lane, h *Head, n uint32) {
 // failSend reports a failure, and that is the end of the QP's connection.
 func (q *QP) failSend(l *Lane, h *Head, st verbs.Status) {
 	q.pushSend(l, h, st, 0)
+	q.failed = true // what is behind it is flushed, done or not
 	if q.smode == sideRun || q.smode == sideDrain {
 		q.Fault(l, fmt.Errorf("%s: request %#x failed: status %d", q.Describe(), h.ID, st))
 	}

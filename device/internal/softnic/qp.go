@@ -37,6 +37,7 @@ type QP struct {
 	direct bool
 	smode  sideMode
 	sowes  bool // a drained mark is owed
+	failed bool // a request failed: what is behind it is flushed, done or not
 	sqCQEs uint32
 	sendCQ *CQ
 	sowner uint32
@@ -200,20 +201,20 @@ func (q *QP) flushSend(l *Lane) {
 	s := &q.sq
 	for ; s.head != s.tail; s.head++ {
 		slot := s.at(s.head)
-		if slot.state == slotDone && slot.status == verbs.StatusSuccess {
+		if slot.state == slotDone && slot.status == verbs.StatusSuccess && !q.failed {
 			q.completeSend(l, &slot.Head, slot.length)
 			continue
 		}
-		if slot.Op == verbs.OpRegMR {
+		if slot.Op == verbs.OpRegMR && slot.state == slotWaits {
 			q.ctx.regDone(slot.Key)
 		}
 		st := verbs.StatusFlushed
-		if slot.state == slotDone {
-			st = slot.status
+		if slot.state == slotDone && !q.failed {
+			st, q.failed = slot.status, true
 		}
 		q.pushSend(l, &slot.Head, st, 0)
 	}
-	s.next, s.reads, q.slink = s.head, 0, nil
+	s.next, s.reads, q.slink, q.failed = s.head, 0, nil, false
 	if q.sowes && q.sendCQ != nil {
 		q.sendCQ.mark(l, q.sowner, 0)
 	}

@@ -193,3 +193,33 @@ func (l *Lane) Stay() { l.mu.Stay() }
 
 // Move ends what Stay began.
 func (l *Lane) Move() { l.mu.Move() }
+
+// Masked is Atomic for any operation: what was there before is replaced by what apply makes of it,
+// which may be called several times.
+func (q *QP) Masked(l *Lane, key uint32, addr uint64, apply func(before uint64) uint64) (before uint64, _ Verdict) {
+	if addr&7 != 0 {
+		return 0, Misaligned
+	}
+	m, v := q.reach(l, &q.asked, key, addr, 8, verbs.AccessRemoteAtomic)
+	if v != Accepted {
+		return 0, v
+	}
+	defer m.release()
+	p := word(m.one)
+	if p == nil {
+		q.ctx.words.Lock()
+		defer q.ctx.words.Unlock()
+		var b [8]byte
+		CopyVec(VecOf(b[:]), m)
+		before = binary.NativeEndian.Uint64(b[:])
+		binary.NativeEndian.PutUint64(b[:], apply(before))
+		CopyVec(m, VecOf(b[:]))
+		return before, Accepted
+	}
+	for {
+		before = p.Load()
+		if p.CompareAndSwap(before, apply(before)) {
+			return before, Accepted
+		}
+	}
+}
