@@ -99,7 +99,7 @@ inline call(e) {
 bool busy;                       /* the first of the pool runs; it goes first, since they are all the same */
 
 active [ACTIVATIONS] proctype Activation() {
-	byte e, g, r, more;
+	byte e, g, r, here;
 	mtype p;
 	bool out;
 #ifdef TEARDOWNS
@@ -124,9 +124,9 @@ end:
 		};
 		do
 		:: atomic {
-				more = queued;
+				here = queued;
 				if
-				:: more == 0 -> pending = false
+				:: here == 0 -> pending = false
 				:: else
 				fi;
 				if
@@ -144,7 +144,7 @@ end:
 					begin()
 				:: else ->
 					if
-					:: more > 1 -> start()           /* another one, for the events behind this one */
+					:: here > 1 -> start()           /* another one, for the events behind this one */
 					:: else
 					fi
 				fi
@@ -213,7 +213,7 @@ end:
 			:: else
 			fi;
 			out = false;
-			more = 0;
+			here = 0;
 			busy = busy && _pid != 0;
 			start()                                          /* another one in its place, if it should not have ended */
 		};

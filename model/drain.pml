@@ -66,8 +66,7 @@ inline append(n) {
 	fi
 }
 
-inline lock(l)   { atomic { !l -> l = true } }
-inline unlock(l) { l = false }
+inline lock(l) { atomic { !l -> l = true } }
 
 /* ---- the device ---- */
 
@@ -104,35 +103,41 @@ proctype Queue(chan q; byte mark) {
 
 /* ---- dat ---- */
 
-/* Under the EVD's lock: completions become events, or are held back, and marks are noted. */
+/*
+ * Under the EVD's lock: completions become events, or are held back, and marks are noted. One step, since nobody else does
+ * more than add to the CQ.
+ */
 inline refill() {
 	do
-	:: atomic { len(cq) > 0 -> cq?x, flushed };
-		atomic {
+	:: len(cq) > 0 ->
+		cq?x, flushed;
+		if
+		:: x == SendMark -> markSend = true
+		:: x == ReceiveMark -> markRecv = true
+		:: x < SendMark ->
 			if
-			:: x == SendMark -> markSend = true
-			:: x == ReceiveMark -> markRecv = true
-			:: x < SendMark ->
-				if
-				:: record & bitOf(x) ->
+			:: record & bitOf(x) ->
 #ifndef MUT_COMPLETE_TWICE
-					record = record & ~bitOf(x);
+				record = record & ~bitOf(x);
 #endif
-					if
-					:: x == SuppressedSend && !flushed -> silently = silently | bitOf(x)
+				if
+				:: x == SuppressedSend && !flushed -> silently = silently | bitOf(x)
 #ifndef MUT_NO_HOLD
-					:: !(x == SuppressedSend && !flushed) && holding -> held!x
+				:: !(x == SuppressedSend && !flushed) && holding -> held!x
 #endif
-					:: else -> append(x)
-					fi
-				:: else -> assert(dead)         /* only a dead device speaks of what dat has flushed */
+				:: else -> append(x)
 				fi
-			fi;
-			x = 0;
-			flushed = false
-		}
-	:: atomic { len(cq) == 0 -> break }
+			:: else -> assert(dead)         /* only a dead device speaks of what dat has flushed */
+			fi
+		fi;
+		x = 0;
+		flushed = false
+	:: len(cq) == 0 -> break
 	od
+}
+
+inline lockAndRefill() {
+	atomic { !evdLocked -> evdLocked = true; refill() }
 }
 
 /* The end is known. A second cause is ignored. */
@@ -160,28 +165,25 @@ inline settle() {
 	do
 	:: atomic { over -> awaited = false; terminalDue = true }
 	:: atomic { !posting && establishedDue -> posting = true; establishedDue = false };
-		lock(evdLocked);
-		refill();
-		atomic { append(Established) };
-		unlock(evdLocked);
-		lock(evdLocked);
-		refill();
+		lockAndRefill();
+		atomic { append(Established); evdLocked = false };
+		lockAndRefill();
 		atomic {
 			holding = false;
 			do
 			:: len(held) > 0 -> held?x; append(x)
 			:: len(held) == 0 -> x = 0; break
-			od
+			od;
+			evdLocked = false
 		};
-		unlock(evdLocked);
 		posting = false
 	:: atomic { !posting && !establishedDue && terminalDue -> posting = true; terminalDue = false };
+#ifdef MUT_NO_LAST_REFILL
 		lock(evdLocked);
-#ifndef MUT_NO_LAST_REFILL
-		refill();                               /* what was posted behind a mark */
+#else
+		lockAndRefill();                        /* what was posted behind a mark */
 #endif
-		atomic { append(Terminal) };
-		unlock(evdLocked);
+		atomic { append(Terminal); evdLocked = false };
 		posting = false
 	:: atomic { !over && (posting || (!establishedDue && !terminalDue)) -> break }    /* another is at it, or nothing is due */
 	od
@@ -246,9 +248,8 @@ proctype Notification() {
 end:
 	do
 	:: len(cq) > 0 ->
-		lock(evdLocked);
-		refill();
-		unlock(evdLocked);
+		lockAndRefill();
+		evdLocked = false;
 		settle()
 	od
 }
@@ -261,8 +262,7 @@ proctype Death() {
 	dead = true;
 	ended();
 	lock(postLocked);                               /* a post that is being made has or has not reached the device */
-	lock(evdLocked);
-	refill();
+	lockAndRefill();
 	atomic {
 		for (n : FirstReceive .. LastReceive) {
 			if
@@ -273,10 +273,10 @@ proctype Death() {
 		};
 		record = 0;
 		markSend = true;                        /* nothing more is waited for */
-		markRecv = true
+		markRecv = true;
+		evdLocked = false;
+		postLocked = false
 	};
-	unlock(evdLocked);
-	unlock(postLocked);
 	settle()
 }
 #endif

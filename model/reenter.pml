@@ -26,11 +26,11 @@ inline upcall(e) {
 }
 #else
 inline upcall(e) {
-	byte r, x;
+	byte from, x;
 	bool ok;
 	if
 	:: true
-	:: atomic { budget > 0 -> budget-- }; dequeue(r, x)
+	:: atomic { budget > 0 -> budget-- }; dequeue(from, x)
 	:: atomic { budget > 0 -> budget-- }; postSE(x)
 	:: atomic { budget > 0 -> budget-- }; modify(Disable, New, ok)
 	:: atomic { budget > 0 -> budget-- }; modify(Single, New, ok)

@@ -1,0 +1,2 @@
+.PHONY: model
+model: ; $(MAKE) -C model
