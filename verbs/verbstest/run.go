@@ -82,13 +82,22 @@ func groups() []group {
 // open once for each rule, with that rule's test, and runs each rule as a subtest named
 // group/rule. testing.Short trims the number of rounds, not of rules.
 func Run(t *testing.T, open func(t testing.TB) Pair) {
+	RunIn(t, func(t *testing.T, rule func(*testing.T)) { rule(t) }, open)
+}
+
+// RunIn is Run with surroundings for each rule: in calls rule once, with the test that it is given or
+// one that it makes of it. With testing/synctest, in is synctest.Test, and open, which is called
+// inside, makes devices over a simulated network.
+func RunIn(t *testing.T, in func(t *testing.T, rule func(*testing.T)), open func(t testing.TB) Pair) {
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {
-					e := newEnv(t, open(t))
-					e.need(r.needs)
-					r.check(e)
+					in(t, func(t *testing.T) {
+						e := newEnv(t, open(t))
+						e.need(r.needs)
+						r.check(e)
+					})
 				})
 			}
 		})
