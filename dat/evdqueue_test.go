@@ -441,9 +441,9 @@ func TestResizeChecksItsArgument(t *testing.T) {
 
 // Resizing goes on under posters, dequeuers and upcalls; nothing is lost, doubled or reordered.
 func TestResizeUnderLoad(t *testing.T) {
-	n := 4000
+	n := 2000
 	if testing.Short() {
-		n = 1000
+		n = 500
 	}
 	for _, streams := range []dat.Stream{dat.StreamSoftware, dat.StreamSoftware | dat.StreamDTO} {
 		for _, policy := range []dat.UpcallPolicy{dat.UpcallDisable, dat.UpcallSingleInstance} {

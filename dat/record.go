@@ -46,7 +46,7 @@ type dtoQueue struct {
 	mu         fastlock.Mutex
 	rec        []record // of depth entries, made at the first post
 	posted     uint64
-	head, tail uint64   // records in use: [head, tail)
+	head, tail uint64 // records in use: [head, tail)
 	depth      int
 
 	// evd is where completions go. It changes under mu, EP.mu and the EVD's lock, while
