@@ -136,8 +136,12 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 	case !ready:
 		return ep.fail(op, InvalidState, InvalidStateEPNotReady, nil, "a connection needs a PZ and a Connect EVD")
 	}
-	ep.recv.hold(true)
-	ep.request.hold(true)
+	// Only completions on the EVD of the connection's events have an order with these.
+	for _, q := range []*dtoQueue{&ep.recv, &ep.request} {
+		if q.evd == ep.connect {
+			q.hold(true)
+		}
+	}
 	return nil
 }
 
@@ -376,18 +380,8 @@ func (ep *EP) post(connect *EVD, out outEvent) {
 		ep.ia.raise(AsyncErrorEPBroken, &ep.base, ReasonEPOther)
 		return
 	}
-	if out.number != ConnectionEstablished {
-		ep.releaseHeld()
-	}
-	ok := true
-	if connect != nil {
-		ok = connect.post(&Event{Number: out.number, ref: ep.ref, cookie: uint64(out.gen)})
-	}
-	if out.number != ConnectionEstablished {
-		return
-	}
-	ep.releaseHeld()
-	if !ok {
+	ok := connect == nil || connect.postFor(&Event{Number: out.number, ref: ep.ref, cookie: uint64(out.gen)}, ep)
+	if !ok && out.number == ConnectionEstablished {
 		// The consumer would never learn of the connection.
 		if _, ok := ep.advance(causeAbrupt, nil); ok {
 			ep.disconnectQP(false)
@@ -395,9 +389,16 @@ func (ep *EP) post(connect *EVD, out outEvent) {
 	}
 }
 
-func (ep *EP) releaseHeld() {
-	ep.recv.hold(false)
-	ep.request.hold(false)
+// releaseHeld delivers the completions that were held back on an EVD, which is locked.
+func (ep *EP) releaseHeld(e *EVD, a *after) {
+	if ep == nil {
+		return
+	}
+	for _, q := range []*dtoQueue{&ep.recv, &ep.request} {
+		if q.evd == e {
+			q.release(e, a)
+		}
+	}
 }
 
 // connectionData is the private data and the cause that an event of the gen-th connection shows.

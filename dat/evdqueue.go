@@ -306,12 +306,19 @@ func (e *EVD) queuedOthers(a *after) int {
 
 // post appends an event of another stream than data transfer. false means that there
 // is no room: the IA's asynchronous EVD is told once, and nothing else happens here.
-func (e *EVD) post(ev *Event) bool {
+func (e *EVD) post(ev *Event) bool { return e.postFor(ev, nil) }
+
+// postFor is post, of an event of an EP's connection: the completions of the EP that were held back go
+// behind ESTABLISHED and before every other event, in the same step.
+func (e *EVD) postFor(ev *Event, ep *EP) bool {
 	var a after
 	e.begin(&a)
 	if e.freed.Load() {
 		e.end(&a)
 		return false
+	}
+	if ev.Number != ConnectionEstablished {
+		ep.releaseHeld(e, &a)
 	}
 	ok := e.roomForOther(&a)
 	if ok {
@@ -321,6 +328,9 @@ func (e *EVD) post(ev *Event) bool {
 		e.counters.refused++
 		a.overflow = !e.overflow && e.kindOfOverflow()
 		e.overflow = true
+	}
+	if ev.Number == ConnectionEstablished {
+		ep.releaseHeld(e, &a)
 	}
 	e.end(&a)
 	return ok

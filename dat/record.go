@@ -166,20 +166,27 @@ func (q *dtoQueue) outstanding() int {
 	return n
 }
 
-// hold starts or ends the holding back of completions; ending delivers what was held.
+// hold starts or ends the holding back of completions.
 func (q *dtoQueue) hold(on bool) {
 	e := q.evd
 	var a after
 	e.begin(&a)
-	q.holding = on
-	if !on {
-		for i := range q.held {
-			h := &q.held[i]
-			e.deliver(&a, q, &h.ev, h.rec, h.notifying)
-		}
-		q.held = nil
+	if on {
+		q.holding = true
+	} else {
+		q.release(e, &a)
 	}
 	e.end(&a)
+}
+
+// release ends the holding back, and delivers what was held. The EVD is locked.
+func (q *dtoQueue) release(e *EVD, a *after) {
+	q.holding = false
+	for i := range q.held {
+		h := &q.held[i]
+		e.deliver(a, q, &h.ev, h.rec, h.notifying)
+	}
+	q.held = nil
 }
 
 // drain makes sure that the drained mark of an epoch is seen although nobody may be dequeuing: the EVD
