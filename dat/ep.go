@@ -449,8 +449,9 @@ func (ep *EP) Modify(mask EPMask, p EPParam) error {
 	}
 	s := ep.loadState()
 	switch s {
-	case StateUnconnected, StateUnconfiguredUnconnected, StateTentativeConnectionPending, StateUnconfiguredTentative:
-	case StateReserved, StatePassiveConnectionPending, StateUnconfiguredReserved, StateUnconfiguredPassive:
+	case StateUnconnected, StateTentativeConnectionPending,
+		StateUnconfiguredUnconnected, StateUnconfiguredTentative, StateUnconfiguredReserved, StateUnconfiguredPassive:
+	case StateReserved, StatePassiveConnectionPending:
 		if mask&EPFieldPZ != 0 {
 			return ep.fail(op, InvalidState, s.Subtype(), nil, "the PZ cannot be changed in this state")
 		}

@@ -3,7 +3,6 @@ package dat
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"kdapl/verbs"
@@ -339,89 +338,5 @@ func (r *RSP) onRequest(req verbs.ConnRequest) {
 	})
 	if !delivered {
 		req.Refuse()
-	}
-}
-
-// CSPConfig describes a common service point (the arguments of dat_csp_create).
-type CSPConfig struct {
-	// Address is the socket address to listen on: an address of the adapter, or none for its own, and a
-	// port, 0 for a free one.
-	Address netip.AddrPort
-	// EVD receives a ConnectionRequest event for each request; it needs StreamConnectionRequest.
-	EVD *EVD
-	// MakeEP makes each request come with an EP of the provider's, in StateUnconfiguredTentative,
-	// whose PZ and EVDs Modify supplies. Otherwise the consumer names one in Accept.
-	MakeEP bool
-}
-
-// CSP is a common service point: a listener on a socket address.
-type CSP struct {
-	service
-	cfg CSPConfig
-}
-
-// NewCSP creates a service point on a socket address and starts to listen (dat_csp_create); peers use
-// CommonConnect. It does not block.
-//
-// INVALID_HANDLE (EVD_CR). PORT_IN_USE. INVALID_ADDRESS: not an address of the adapter's.
-func (ia *IA) NewCSP(cfg CSPConfig) (*CSP, error) {
-	const op = "csp_create"
-	if err := ia.check(op); err != nil {
-		return nil, err
-	}
-	c := &CSP{service: service{evd: cfg.EVD, local: verbs.Address{IP: cfg.Address.Addr(), Port: uint64(cfg.Address.Port())}}, cfg: cfg}
-	c.base = base{self: c, ia: ia, kind: HandleCSP}
-	if err := c.listen(op, c.onRequest); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// Address is where the CSP listens.
-func (c *CSP) Address() netip.AddrPort {
-	if c == nil || c.ia == nil {
-		return netip.AddrPort{}
-	}
-	a := c.address()
-	return netip.AddrPortFrom(a.IP, uint16(a.Port))
-}
-
-// CSPParam is what Query tells (DAT_CSP_PARAM).
-type CSPParam struct {
-	Address netip.AddrPort
-	EVD     *EVD
-	MakeEP  bool
-}
-
-// Query tells the CSP's parameters (dat_csp_query). It does not block.
-func (c *CSP) Query() (CSPParam, error) {
-	if c.gone() {
-		return CSPParam{}, c.errGone("csp_query")
-	}
-	return CSPParam{Address: c.Address(), EVD: c.evd, MakeEP: c.cfg.MakeEP}, nil
-}
-
-// Free ends the listening (dat_csp_free); see PSP.Free.
-func (c *CSP) Free() error {
-	if c.gone() || !c.stop() {
-		return c.errGone("csp_free")
-	}
-	return nil
-}
-
-func (c *CSP) abandon() { c.stop() }
-
-func (c *CSP) onRequest(req verbs.ConnRequest) {
-	var ep *EP
-	if c.cfg.MakeEP && !c.gone() {
-		var err error
-		if ep, err = c.ia.makeEP(StateUnconfiguredTentative, req); err != nil {
-			req.Refuse()
-			return
-		}
-	}
-	if c.gone() || !c.deliver(req, c, ep) {
-		req.Refuse()
-		ep.unmake()
 	}
 }
