@@ -215,8 +215,7 @@ func TestAnIdleQPIsSmall(t *testing.T) {
 		must(t, q.Modify(verbs.QPInitialized))
 		must(t, q.Connect(verbs.ConnParams{Remote: l.Addr()}))
 		qs = append(qs, q)
-	}
-	for _, q := range qs {
+		// One after the other, so that no crowd of goroutines leaves its traces.
 		for end := time.Now().Add(20 * time.Second); q.State() != verbs.QPRTS; runtime.Gosched() {
 			if time.Now().After(end) {
 				t.Fatalf("a QP in %v", q.State())

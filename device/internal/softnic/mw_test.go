@@ -93,6 +93,20 @@ func TestWindowStates(t *testing.T) {
 					w.owner = q
 				}
 			},
+			"bind with a used key": func(rt *rapid.T) {
+				w, q := pick(rt), qp(rt)
+				used := w.dead
+				if w.key != 0 {
+					used = append(used[:len(used):len(used)], w.key)
+				}
+				if len(used) == 0 {
+					return
+				}
+				key := rapid.SampledFrom(used).Draw(rt, "key")
+				if st := local(q, &Head{Op: verbs.OpBindMW, Key: key, Access: remoteRights}, b.sge(0, 8)); st != verbs.StatusMWBind {
+					rt.Fatalf("bind of type %d under key %#x again: %v", w.typ, key, st)
+				}
+			},
 			"invalidate": func(rt *rapid.T) {
 				w, q, remote := pick(rt), qp(rt), rapid.Bool().Draw(rt, "remote")
 				if w.key == 0 {

@@ -78,30 +78,31 @@ func TestDeregWaitsForCopiesInProgress(t *testing.T) {
 func TestInvalidationsOfEachOthersRegionsEnd(t *testing.T) {
 	b := newBench(t, 1)
 	x, y := b.qp, b.connected(1)
-	for range 300 {
-		mrs := [2]*MR{b.fast(x), b.fast(x)}
-		b.mr = mrs[0]
+	mrs := [2]*MR{b.fast(x), b.fast(x)}
+	for _, m := range mrs {
+		b.mr = m
 		b.accessAll(x.lane, y.lane)
-		b.mr = mrs[1]
-		b.accessAll(x.lane, y.lane)
-		done := make(chan verbs.Status, 2)
-		for i, q := range []*QP{x, y} {
-			key := mrs[i].LKey()
-			go func() {
-				q.lane.Lock()
-				defer q.lane.Unlock()
-				done <- q.runLocal(q.lane, &Head{Op: verbs.OpLocalInval, InvKey: key}, nil)
-			}()
-		}
-		for range 2 {
-			if st := <-done; st != verbs.StatusSuccess {
-				t.Fatal(st)
-			}
-		}
-		for _, m := range mrs {
-			if err := m.Dereg(); err != nil {
-				t.Fatal(err)
-			}
+	}
+	invalidate := func(q *QP, m *MR) verbs.Status {
+		return q.runLocal(q.lane, &Head{Op: verbs.OpLocalInval, InvKey: m.LKey()}, nil)
+	}
+	doneX, doneY := make(chan verbs.Status, 1), make(chan verbs.Status, 1)
+	y.lane.Lock()
+	go func() {
+		x.lane.Lock()
+		defer x.lane.Unlock()
+		doneX <- invalidate(x, mrs[0])
+	}()
+	until(t, "x waits for y", x.lane.paused.Load)
+	go func() { doneY <- invalidate(y, mrs[1]) }() // for this goroutine, which holds y
+	until(t, "y finds x idle", func() bool { return len(doneY) > 0 })
+	y.lane.Unlock()
+	if sx, sy := <-doneX, <-doneY; sx != verbs.StatusSuccess || sy != verbs.StatusSuccess {
+		t.Error(sx, sy)
+	}
+	for _, m := range mrs {
+		if m.e.key.Load() != 0 {
+			t.Error("a key that was invalidated")
 		}
 	}
 }

@@ -105,8 +105,8 @@ func TestASendQueueIsFullOfRequestsAndCompletionsTogether(t *testing.T) {
 	}
 }
 
-// A failure completes in its turn, ends the connection, and what is behind it is flushed, but for what
-// had succeeded before.
+// A failure completes in its turn, ends the connection, and what is behind it is flushed, even
+// what had been done before.
 func TestAFailureFlushesWhatIsBehindIt(t *testing.T) {
 	b := newBench(t, 1)
 	for id := uint64(1); id <= 4; id++ {
@@ -117,7 +117,7 @@ func TestAFailureFlushesWhatIsBehindIt(t *testing.T) {
 	b.wantIDs()
 	b.wire.finish(0, verbs.StatusSuccess)
 	cs := b.wantIDs(1, 2, 3, 4, 0, 0)
-	for i, st := range []verbs.Status{verbs.StatusSuccess, verbs.StatusRemoteAccess, verbs.StatusSuccess, verbs.StatusFlushed} {
+	for i, st := range []verbs.Status{verbs.StatusSuccess, verbs.StatusRemoteAccess, verbs.StatusFlushed, verbs.StatusFlushed} {
 		if cs[i].Status != st {
 			t.Errorf("completion %v, want %v", cs[i], st)
 		}
