@@ -159,7 +159,11 @@ func (s *side) open(t testing.TB, dev verbs.Device, cfg pairConfig) {
 	s.ia = openIA(t, dev, cfg.dat)
 	s.pz = must[*dat.PZ](t)(s.ia.NewPZ())
 	s.mem = make([]byte, cfg.size)
-	s.lmr = must[*dat.LMR](t)(s.pz.Register(s.mem, dat.PrivAll|dat.PrivRemoteAtomic))
+	lmr, err := s.pz.Register(s.mem, dat.PrivAll|dat.PrivRemoteAtomic)
+	if errors.Is(err, dat.ModelNotSupported) { // an adapter without atomics
+		lmr, err = s.pz.Register(s.mem, dat.PrivAll)
+	}
+	s.lmr = must[*dat.LMR](t)(lmr, err)
 	if cfg.evd.Streams == 0 {
 		cfg.evd.Streams = allStreams &^ dat.StreamAsync
 	}
