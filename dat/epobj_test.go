@@ -14,8 +14,13 @@ import (
 
 // inState brings a's EP of a fresh pair into a state that can be stayed in.
 var inState = map[dat.EPState]func(t *testing.T, p *pair) *dat.EP{
-	dat.StateUnconnected:             func(t *testing.T, p *pair) *dat.EP { return p.a.ep },
-	dat.StateUnconfiguredUnconnected: nil, // only inside of NewRSP
+	dat.StateUnconnected: func(t *testing.T, p *pair) *dat.EP { return p.a.ep },
+	dat.StateUnconfiguredUnconnected: func(t *testing.T, p *pair) *dat.EP {
+		r := must[*dat.RSP](t)(p.a.ia.NewRSP(dat.RSPConfig{EVD: p.a.cr}))
+		ep := must[dat.RSPParam](t)(r.Query()).EP
+		ok(t, r.Free())
+		return ep
+	},
 	dat.StateReserved: func(t *testing.T, p *pair) *dat.EP {
 		must[*dat.RSP](t)(p.a.ia.NewRSP(dat.RSPConfig{EP: p.a.ep, EVD: p.a.cr}))
 		return p.a.ep
@@ -73,9 +78,6 @@ var inState = map[dat.EPState]func(t *testing.T, p *pair) *dat.EP{
 // eachState runs a test for an EP in each state.
 func eachState(t *testing.T, f func(t *testing.T, p *pair, ep *dat.EP, s dat.EPState)) {
 	for s, to := range inState {
-		if to == nil {
-			continue
-		}
 		t.Run(s.String(), func(t *testing.T) {
 			cfg := pairConfig{}
 			if s == dat.StateCompletionPending {
@@ -126,6 +128,9 @@ func TestFreeInEveryState(t *testing.T) {
 		// Its EVD and zone are free of it; the events of its end are not promised, those of its posts are there.
 		for range p.a.evd.Drain() {
 		}
+		if ep != p.a.ep {
+			ok(t, p.a.ep.Free())
+		}
 		ok(t, p.a.lmr.Free())
 		ok(t, p.a.pz.Free())
 	})
@@ -135,8 +140,11 @@ func TestFreeInEveryState(t *testing.T) {
 func TestCallsInEveryState(t *testing.T) {
 	eachState(t, func(t *testing.T, p *pair, ep *dat.EP, s dat.EPState) {
 		bad := func(err error) { t.Helper(); refused(t, err, dat.InvalidState, s.Subtype()) }
+		quiescent := s == dat.StateUnconnected || s == dat.StateUnconfiguredUnconnected
 		if s != dat.StateUnconnected {
 			bad(ep.Connect(p.b.ia.Address(), p.psp.ConnQual(), dat.ConnectConfig{Timeout: 1}))
+		}
+		if !quiescent {
 			_, err := p.a.ia.NewRSP(dat.RSPConfig{EP: ep, EVD: p.a.cr})
 			bad(err)
 		}
@@ -150,7 +158,7 @@ func TestCallsInEveryState(t *testing.T) {
 			_, err := ep.Post([]dat.Request{{Op: dat.OpSend}})
 			bad(err)
 		}
-		if held(s) || s == dat.StateUnconnected {
+		if held(s) || quiescent {
 			bad(ep.Disconnect(dat.CloseAbrupt))
 			bad(ep.Disconnect(dat.CloseGraceful))
 		}
@@ -176,14 +184,15 @@ func TestModifyInEveryState(t *testing.T) {
 		attr.MaxRequestDTOs = 20
 		param := dat.EPParam{PZ: pz, Recv: evd, Request: evd, Connect: evd, Attr: attr}
 		before := must[dat.EPParam](t)(ep.Query())
+		quiescent := s == dat.StateUnconnected || s == dat.StateUnconfiguredUnconnected
 		for _, c := range []struct {
 			mask dat.EPMask
 			may  bool
 		}{
-			{dat.EPFieldRecvEVD, s == dat.StateUnconnected || held(s)},
-			{dat.EPFieldRequestEVD, s == dat.StateUnconnected || held(s)},
-			{dat.EPFieldConnectEVD | dat.EPFieldMaxRequestDTOs, s == dat.StateUnconnected || held(s)},
-			{dat.EPFieldPZ, s == dat.StateUnconnected || s == dat.StateTentativeConnectionPending || s == dat.StateUnconfiguredTentative},
+			{dat.EPFieldRecvEVD, quiescent || held(s)},
+			{dat.EPFieldRequestEVD, quiescent || held(s)},
+			{dat.EPFieldConnectEVD | dat.EPFieldMaxRequestDTOs, quiescent || held(s)},
+			{dat.EPFieldPZ, quiescent || s == dat.StateTentativeConnectionPending || s == dat.StateUnconfiguredTentative},
 		} {
 			err := ep.Modify(c.mask, param)
 			after := must[dat.EPParam](t)(ep.Query())
