@@ -192,7 +192,8 @@ func TestModifyInEveryState(t *testing.T) {
 			{dat.EPFieldRecvEVD, quiescent || held(s)},
 			{dat.EPFieldRequestEVD, quiescent || held(s)},
 			{dat.EPFieldConnectEVD | dat.EPFieldMaxRequestDTOs, quiescent || held(s)},
-			{dat.EPFieldPZ, quiescent || s == dat.StateTentativeConnectionPending || s == dat.StateUnconfiguredTentative},
+			{dat.EPFieldPZ, quiescent || s == dat.StateTentativeConnectionPending || s == dat.StateUnconfiguredTentative ||
+				s == dat.StateUnconfiguredReserved || s == dat.StateUnconfiguredPassive},
 		} {
 			err := ep.Modify(c.mask, param)
 			after := must[dat.EPParam](t)(ep.Query())
