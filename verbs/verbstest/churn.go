@@ -127,10 +127,10 @@ func (e *env) stressTarget(expose func([]byte) (key uint32, at uint64, release f
 		var stop atomic.Bool
 		e.together(2, func(i int) {
 			if i == 0 {
-				for !stop.Load() {
+				for k := 1; !stop.Load(); k++ {
 					_, _ = a.v.PostSend([]verbs.SendWR{wr})
 					a.scq.poll()
-					runtime.Gosched()
+					pause(k)
 				}
 				return
 			}
@@ -200,7 +200,7 @@ func stressResize(e *env) {
 				if err := b.rcq.v.Resize(min(cqe, e.b.attr.MaxCQE)); err != nil {
 					e.refused(err, "Resize under load", verbs.ErrBusy)
 				}
-				runtime.Gosched()
+				pause(k + 1)
 			}
 		}
 	})
@@ -217,7 +217,7 @@ func stressSRQResize(e *env) {
 				if err := srq.v.Resize(8 + k%9); err != nil {
 					e.refused(err, "Resize under load", verbs.ErrBusy)
 				}
-				runtime.Gosched()
+				pause(k + 1)
 			}
 			return
 		}

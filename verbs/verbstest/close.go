@@ -268,10 +268,10 @@ func closeReleasesMemory(e *env) {
 		var stop atomic.Bool
 		e.together(2, func(i int) {
 			if i == 0 {
-				for !stop.Load() {
+				for k := 1; !stop.Load(); k++ {
 					_, _ = a.v.PostSend([]verbs.SendWR{unsignaled(e.write(target, 0, src.all()))})
 					a.scq.poll()
-					runtime.Gosched()
+					pause(k)
 				}
 				return
 			}
