@@ -227,7 +227,7 @@ func TestAnIdleQPIsSmall(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	each := (after.HeapAlloc - before.HeapAlloc) / (2 * n)
 	t.Logf("%d bytes for each connected QP", each)
-	if each > 1100 {
+	if each > 1000 {
 		t.Errorf("%d bytes for each connected QP", each)
 	}
 	runtime.KeepAlive(qs)

@@ -326,7 +326,13 @@ func (q *QP) checkDrained(l *Lane) {
 
 // PostRecv implements [verbs.QP].
 func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	l := q.LockRecv()
+	l := q.rlane.Load()
+	if !l.mu.TryLock() {
+		l = q.LockRecv()
+	} else if q.rlane.Load() != l {
+		l.mu.Unlock()
+		l = q.LockRecv()
+	}
 	var err error
 	n := 0
 	for n < len(wrs) {
@@ -339,7 +345,11 @@ func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		q.starved = false
 		q.wire.RecvReady(l)
 	}
-	l.Unlock()
+	if l.dirty {
+		l.unlockDirty()
+	} else {
+		l.mu.Unlock()
+	}
 	return n, err
 }
 

@@ -74,9 +74,14 @@ func recvTags(h *Head) (tags uint64, f verbs.CompletionFlags) {
 // TargetSend places a send into a receive and completes that. The operation, flags, immediate data
 // and key to invalidate are h's.
 func (q *QP) TargetSend(l *Lane, h *Head, src Vec) Verdict {
-	r, ok := q.peekRecv(l)
-	if !ok {
-		return NotReady
+	var r receive
+	if q.rmode == sideRun && q.srq == nil && q.rq.count() != 0 {
+		r.id, r.sg = q.rq.first() // as peekRecv does, without a call
+	} else {
+		var ok bool
+		if r, ok = q.peekRecv(l); !ok {
+			return NotReady
+		}
 	}
 	if h.Op == verbs.OpSendInval {
 		if v := q.ctx.canInvalidate(q, h.InvKey, true); v != Accepted {
@@ -97,8 +102,12 @@ func (q *QP) TargetSend(l *Lane, h *Head, src Vec) Verdict {
 		q.pushRecv(l, r.id, packWhat(verbs.OpRecv, st, verbs.CompletionRecvQueue), 0, 0)
 		return v
 	}
-	l.copy(dst, src, n)
-	dst.release()
+	if n < longCopy && dst.more == nil && src.more == nil {
+		copy(dst.one, src.one)
+	} else {
+		l.copy(dst, src, n)
+		dst.release()
+	}
 	if h.Op == verbs.OpSendInval {
 		// The memory of both sides is let go by now: this may wait for other lanes.
 		if v := q.ctx.invalidate(l, q, h.InvKey, true); v != Accepted {
