@@ -16,6 +16,7 @@ var layers = []struct {
 	pkg     string
 	imports []string
 }{
+	{"capi", []string{"dat", "device/", "verbs"}},
 	{"cmd/", []string{"registry", "dat", "internal/"}},
 	{"registry", []string{"dat", "verbs", "device/"}},
 	{"dat/dattest", []string{"dat"}},
