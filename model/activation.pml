@@ -139,7 +139,11 @@ end:
 				if
 				:: p == Notify ->
 					assert(cause || claimed == arrivals);    /* dequeuers may have emptied it by now */
+					assert(mayNotify);               /* one for each arming */
+					mayNotify = false;
+#ifndef MUT_STAYS_ARMED
 					notifyArmed = false;
+#endif
 					e = NOTIFIES;
 					begin()
 				:: else ->

@@ -35,6 +35,7 @@ const (
 	afterEnd    = "!torn&&!freed"                   // an upcall runs after Teardown or free
 	tooEarly    = "oldCalls==0"                     // Teardown returns while an upcall runs that is older
 	notLive     = "policy==7||policy==6||policy==5" // an upcall starts under DISABLE
+	notArmed    = "mayNotify"                       // an upcall under NOTIFY without an arming
 	overflow    = "q_lenring[cur]<length[cur]"      // a DTO's event has no room
 	notEmpty    = "before==255||emptied!=before"    // QUEUE_EMPTY of a queue that was never empty
 	inCQ        = "q_lencq==0"                      // the consumer sleeps, a completion lies in the CQ
@@ -178,6 +179,9 @@ var checks = []check{
 	{group: mutations, name: "mut-no-turn-when-empty", property: "an activation that runs is not told that pending has ended", file: "any.pml",
 		defs: d("MUT_NO_TURN_WHEN_EMPTY ONLY_SINGLE SOME_SILENT SOFT=1 COMPLETIONS=1 TAKES=1 CHANGES=0"), want: noCause,
 		ends: "The event that set pending is gone, and the upcall would be made for one that does not notify."},
+	{group: mutations, name: "mut-stays-armed", property: "an upcall under NOTIFY does not use up the arming", file: "any.pml",
+		defs: d("MUT_STAYS_ARMED ONLY_NOTIFY SOFT=1 COMPLETIONS=1 CHANGES=0"), want: notArmed,
+		ends: "The same arming would give a second upcall."},
 	{group: mutations, name: "mut-no-refill", property: "PostSE overtakes completions that are in the CQ", file: "any.pml",
 		defs: d("MUT_NO_REFILL ONLY_SINGLE SOFT=1 COMPLETIONS=1 CHANGES=1"), want: outOfOrder,
 		ends: "The completion arrived first and is taken second."},

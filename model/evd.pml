@@ -283,6 +283,7 @@ inline modify(p, f, ok) {
 			turnOn(p);
 			policy = p;
 			notifyArmed = (p == Notify);
+			mayNotify = notifyArmed;
 			if
 			:: live(p) -> torn = false
 			:: else

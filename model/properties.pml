@@ -10,6 +10,7 @@ byte due;                        /* bit n: event n may not be left lying once a 
 bool cause;                      /* since the queue was last empty, and since the last INVOC_NEW, something justified an upcall */
 byte calls;                      /* upcalls that run, or that have their event and are about to */
 byte lastCalled;                 /* the last event that an upcall was given */
+bool mayNotify;                  /* NOTIFY was set, and no upcall was made since */
 bool torn;                       /* Teardown has returned, and no live policy was set since */
 bool freed;                      /* Free has succeeded */
 #ifdef MUT_EMPTY_AT_TWO_TIMES

@@ -63,6 +63,7 @@ inline make(p) {
 #endif
 	armed = live(p);
 	notifyArmed = (p == Notify);
+	mayNotify = notifyArmed;
 	outstanding = COMPLETIONS;
 	attached = outstanding > 0
 }
