@@ -12,3 +12,6 @@ capi:
 	printf '%s u2.0 nonthreadsafe default %s kdapl.1.0 "%s" ""\n' \
 		kdapl-loop $(BUILD)/libkdapl.so "loop" \
 		kdapl-iwarp $(BUILD)/libkdapl.so "iwarp addr=127.0.0.1" >$(BUILD)/dat.conf
+
+.PHONY: model
+model: ; $(MAKE) -C model
