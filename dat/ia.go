@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -93,6 +94,7 @@ func Open(device verbs.Device, cfg Config) (*IA, error) {
 	if ia.maxUpcalls == 0 {
 		ia.maxUpcalls = defaultMaxUpcalls
 	}
+	ia.maxUpcalls = min(ia.maxUpcalls, math.MaxInt32)
 	if ia.spin == 0 {
 		ia.spin = defaultSpin
 	}
