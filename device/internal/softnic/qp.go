@@ -37,7 +37,7 @@ type QP struct {
 	direct bool
 	smode  sideMode
 	sowes  bool // a drained mark is owed
-	failed bool // a request failed: what is behind it is flushed, done or not
+	failed bool // a request failed or was flushed: so is what is behind it, done or not
 	sqCQEs uint32
 	sendCQ *CQ
 	sowner uint32
@@ -210,8 +210,9 @@ func (q *QP) flushSend(l *Lane) {
 		}
 		st := verbs.StatusFlushed
 		if slot.state == slotDone && !q.failed {
-			st, q.failed = slot.status, true
+			st = slot.status
 		}
+		q.failed = true
 		q.pushSend(l, &slot.Head, st, 0)
 	}
 	s.next, s.reads, q.slink, q.failed = s.head, 0, nil, false
