@@ -23,6 +23,7 @@ type request struct {
 	answered bool
 	accepted bool // the connection is a QP's
 	gone     bool // the peer gave up, or broke the rules
+	reply    []byte
 }
 
 // PrivateData implements [verbs.ConnRequest].
@@ -93,24 +94,27 @@ func (r *request) guard() {
 	}
 }
 
-// linger waits for the peer's end of a declined connection, so that the answer gets there.
+// linger sends the answer to a declined request and waits for the peer's end, so that the answer gets
+// there.
 func (r *request) linger() {
-	c := r.c
+	nc := r.c.nc
+	end := time.Now().Add(r.lis.drv.cfg.Linger)
+	nc.SetReadDeadline(end)
+	nc.SetWriteDeadline(end)
+	err := writeAll(nc, r.reply)
+	if err == nil {
+		err = nc.CloseWrite()
+	}
 	var b [512]byte
-	for {
-		_, err := c.nc.TryReadv([][]byte{b[:]})
-		if err == netio.ErrWouldBlock {
-			err = c.nc.WaitReadable()
+	for err == nil {
+		if _, err = nc.TryReadv([][]byte{b[:]}); err == netio.ErrWouldBlock {
+			err = nc.WaitReadable()
 		}
-		switch err {
-		case nil:
-		case io.EOF:
-			c.nc.Close()
-			return
-		default:
-			c.nc.Abort()
-			return
-		}
+	}
+	if err == io.EOF {
+		nc.Close()
+	} else {
+		nc.Abort()
 	}
 }
 
@@ -178,31 +182,26 @@ func (r *request) Reject(privateData []byte) error {
 	if len(privateData) > r.lis.ctx.Attr().MaxPrivateData {
 		return verbs.ErrLength
 	}
-	return r.decline(func() {
-		local := r.lis.drv.responder(&verbs.ConnParams{ReadsIn: r.in, ReadsOut: r.out})
-		header, _ := local.Reject(r.frame.Header())
-		reply, err := mpa.AppendStartup(nil, mpa.Reply, header, privateData)
-		if err == nil {
-			// The first bytes on a connection always find room; should TCP not take them, the
-			// peer is refused.
-			r.c.nc.TryWritev([][]byte{reply})
-		}
-	})
+	local := r.lis.drv.responder(&verbs.ConnParams{ReadsIn: r.in, ReadsOut: r.out})
+	header, _ := local.Reject(r.frame.Header())
+	reply, err := mpa.AppendStartup(nil, mpa.Reply, header, privateData)
+	if err != nil {
+		return verbs.ErrLength
+	}
+	return r.decline(reply)
 }
 
 // Refuse implements [verbs.ConnRequest]: the connection is closed without a reply.
-func (r *request) Refuse() error { return r.decline(func() {}) }
+func (r *request) Refuse() error { return r.decline(nil) }
 
-func (r *request) decline(reply func()) error {
+func (r *request) decline(reply []byte) error {
 	r.mu.Lock()
 	if err := r.answerable(); err != nil {
 		r.mu.Unlock()
 		return err
 	}
-	r.answered = true
-	reply()
-	r.c.nc.CloseWrite()
-	r.c.nc.SetReadDeadline(time.Now().Add(r.lis.drv.cfg.Linger))
+	r.answered, r.reply = true, reply
+	r.c.nc.SetReadDeadline(time.Unix(1, 0)) // calls the guard back
 	r.mu.Unlock()
 	r.lis.settle(r)
 	return nil

@@ -1,22 +1,79 @@
 package iwarp
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"kdapl/internal/faultnet"
 	"kdapl/verbs"
 	"kdapl/verbs/verbstest"
 )
 
-// nowhere is an address that 127.0.0.1 does not reach: the documentation prefix of RFC 5737.
+// nowhere is an address that 127.0.0.1 does not reach: of the documentation prefix of RFC 5737.
 var nowhere = verbs.Address{IP: netip.AddrFrom4([4]byte{192, 0, 2, 77}), Port: 1}
 
 func onTCP(cfg Config) func(testing.TB) verbstest.Pair {
 	a, b := New(cfg), New(cfg)
 	return func(testing.TB) verbstest.Pair {
-		return verbstest.Pair{Active: a, Passive: b, Unreachable: nowhere, Deadline: 20 * time.Second}
+		return verbstest.Pair{Active: a, Passive: b, Unreachable: nowhere}
 	}
 }
 
 func TestSuiteOverTCP(t *testing.T) { verbstest.Run(t, onTCP(Config{})) }
+
+// The other ways to speak MPA.
+func TestSuiteOverTCPWithOptions(t *testing.T) {
+	for _, options := range []string{"crc=off", "markers=on", "gso=on,crc=off", "rev=1", "spin=off", "addr=::1"} {
+		if testing.Short() && options != "markers=on" {
+			continue
+		}
+		t.Run(options, func(t *testing.T) {
+			cfg, err := ParseConfig(options)
+			must(t, err)
+			if cfg.Rev == 1 {
+				t.Skip("without an RTR message the passive side cannot send first")
+			}
+			verbstest.Run(t, onTCP(cfg))
+		})
+	}
+}
+
+// hosts are the two machines of a simulated network.
+func hosts(plan func(faultnet.Attempt) faultnet.Plan) (a, b Config) {
+	n := faultnet.New()
+	n.Plan = plan
+	x, y := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	ha, hb := n.Host(x), n.Host(y)
+	ha.UserTimeout, hb.UserTimeout = time.Minute, time.Minute
+	ha.KeepAlive, hb.KeepAlive = time.Minute, time.Minute
+	return Config{Name: "a", Addr: x, Network: ha}, Config{Name: "b", Addr: y, Network: hb}
+}
+
+// Over a network that splits, delays and stalls, with segments of many sizes; time is fake.
+func TestSuiteOverFaultnet(t *testing.T) {
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	for seed := range rounds {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			bubbles(t, func(testing.TB) verbstest.Pair {
+				ca, cb := hosts(faultnet.Each(uint64(seed), 20000, faultnet.Lossless))
+				return verbstest.Pair{Active: New(ca), Passive: New(cb), Deadline: time.Hour}
+			})
+		})
+	}
+}
+
+// bubbles runs the suite with each rule in a bubble of its own.
+func bubbles(t *testing.T, open func(testing.TB) verbstest.Pair) {
+	verbstest.RunIn(t, func(t *testing.T, rule func(*testing.T)) {
+		synctest.Test(t, func(t *testing.T) {
+			t.Cleanup(func() { time.Sleep(time.Hour) }) // the last connections end
+			rule(t)
+		})
+	}, open)
+}
