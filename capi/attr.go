@@ -207,3 +207,30 @@ func fromEPAttr(a *C.DAT_EP_ATTR) *dat.EPAttr {
 		ProviderSpecific:       fromNamed(a.ep_provider_specific, a.ep_provider_specific_count),
 	}
 }
+
+// sizes are the limits of an EP that C programs leave 0, or set lower than what they use, since C providers
+// do not check them.
+type sizes struct {
+	message, rdma     uint32
+	readIOV, writeIOV int
+}
+
+func sizesOf(a *dat.EPAttr) sizes {
+	return sizes{a.MaxMessageSize, a.MaxRDMASize, a.MaxRDMAReadIOV, a.MaxRDMAWriteIOV}
+}
+
+func (s sizes) to(a *dat.EPAttr) {
+	a.MaxMessageSize, a.MaxRDMASize, a.MaxRDMAReadIOV, a.MaxRDMAWriteIOV = s.message, s.rdma, s.readIOV, s.writeIOV
+}
+
+// widen raises the sizes to the adapter's limits. What is above them stays, to be refused.
+func widen(a *dat.EPAttr, ia *dat.IA) {
+	p, err := ia.Query()
+	if a == nil || err != nil {
+		return
+	}
+	a.MaxMessageSize = max(a.MaxMessageSize, p.Attr.MaxMessageSize)
+	a.MaxRDMASize = max(a.MaxRDMASize, p.Attr.MaxRDMASize)
+	a.MaxRDMAReadIOV = max(a.MaxRDMAReadIOV, p.Attr.MaxIOVSegmentsPerRDMARead)
+	a.MaxRDMAWriteIOV = max(a.MaxRDMAWriteIOV, p.Attr.MaxIOVSegmentsPerRDMAWrite)
+}

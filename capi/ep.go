@@ -42,11 +42,28 @@ func kdEPCreate(h C.uintptr_t, pz C.uintptr_t, recv, request, connect C.uintptr_
 	if out == nil {
 		return badArg(7)
 	}
+	return newEP(ia, o, cfg, 6, out)
+}
+
+// newEP makes an EP whose attributes are the argument at the place.
+func newEP(ia *dat.IA, o *object, cfg dat.EPConfig, place int, out *C.DAT_EP_HANDLE) C.DAT_RETURN {
+	var asked *sizes
+	if cfg.Attr != nil {
+		s := sizesOf(cfg.Attr)
+		asked = &s
+		widen(cfg.Attr, ia)
+	}
 	ep, err := ia.NewEP(cfg)
 	if err != nil {
-		return result(err)
+		return argument(err, dat.InvalidArg6, place)
 	}
-	return give(ep, o, (*C.DAT_HANDLE)(out), ep.Free)
+	r := give(ep, o, (*C.DAT_HANDLE)(out), ep.Free)
+	if eo, ok := ep.Context().(*object); ok && r == C.DAT_SUCCESS {
+		eo.mu.Lock()
+		eo.asked = asked
+		eo.mu.Unlock()
+	}
+	return r
 }
 
 //export kdEPCreateWithSRQ
@@ -68,11 +85,7 @@ func kdEPCreateWithSRQ(h C.uintptr_t, pz C.uintptr_t, recv, request, connect C.u
 	case out == nil:
 		return badArg(8)
 	}
-	ep, err := ia.NewEP(cfg)
-	if err != nil {
-		return argument(err, dat.InvalidArg6, 7)
-	}
-	return give(ep, o, (*C.DAT_HANDLE)(out), ep.Free)
+	return newEP(ia, o, cfg, 7, out)
 }
 
 //export kdEPQuery
@@ -103,13 +116,18 @@ func kdEPQuery(h C.uintptr_t, mask C.DAT_EP_PARAM_MASK, to *C.DAT_EP_PARAM) C.DA
 		connect_evd_handle:    C.DAT_EVD_HANDLE(handleIf(p.Connect, o)),
 		srq_handle:            C.DAT_SRQ_HANDLE(handleIf(p.SRQ, o)),
 	}
+	o.mu.Lock()
+	if o.asked != nil {
+		o.asked.to(&p.Attr)
+	}
+	o.mu.Unlock()
 	putEPAttr(&to.ep_attr, &p.Attr)
 	return C.DAT_SUCCESS
 }
 
 //export kdEPModify
 func kdEPModify(h C.uintptr_t, mask C.DAT_EP_PARAM_MASK, from *C.DAT_EP_PARAM) C.DAT_RETURN {
-	ep, _, ok := find[*dat.EP](uintptr(h))
+	ep, o, ok := find[*dat.EP](uintptr(h))
 	switch {
 	case !ok:
 		return badHandle(dat.InvalidHandleEP)
@@ -118,6 +136,8 @@ func kdEPModify(h C.uintptr_t, mask C.DAT_EP_PARAM_MASK, from *C.DAT_EP_PARAM) C
 	}
 	m := dat.EPMask(mask)
 	p := dat.EPParam{Attr: *fromEPAttr(&from.ep_attr)}
+	asked := sizesOf(&p.Attr)
+	widen(&p.Attr, o.ia.obj.(*dat.IA))
 	var cfg dat.EPConfig
 	// Handles that are not asked for may be anything.
 	pick := func(f dat.EPMask, h *C.DAT_HANDLE) C.uintptr_t {
@@ -134,7 +154,19 @@ func kdEPModify(h C.uintptr_t, mask C.DAT_EP_PARAM_MASK, from *C.DAT_EP_PARAM) C
 		return r
 	}
 	p.PZ, p.Recv, p.Request, p.Connect = cfg.PZ, cfg.Recv, cfg.Request, cfg.Connect
-	return result(ep.Modify(m, p))
+	if err := ep.Modify(m, p); err != nil {
+		return result(err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.asked != nil {
+		var have dat.EPAttr
+		o.asked.to(&have)
+		var want dat.EPAttr
+		asked.to(&want)
+		*o.asked = sizesOf(new(have.With(m, want)))
+	}
+	return C.DAT_SUCCESS
 }
 
 // connectConfig reads what the connect calls have in common; place is that of the private data's size.

@@ -28,6 +28,8 @@ type object struct {
 	mem   []unsafe.Pointer // C memory that lives as long as the object
 	// Of an EP: the private data of its last connection, which live until a reset.
 	private unsafe.Pointer
+	// Of an EP that was made with attributes: what it was asked for.
+	asked *sizes
 	// The addresses of an IA, EP, CR or CSP that C was told of.
 	addrs [2]*C.struct_sockaddr_in6
 	// Of a CNO: its agent. Of an IA: its attributes.
@@ -39,7 +41,8 @@ type object struct {
 	noAsync  bool
 	// Of a CSP: its communicator.
 	comm *C.DAT_COMM
-	// Of an LMR: the handle that it shares the region with.
+	// Of an LMR: the privileges it was asked for, and the handle that it shares the region with.
+	priv   C.DAT_MEM_PRIV_FLAGS
 	source C.uintptr_t
 }
 

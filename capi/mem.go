@@ -66,7 +66,8 @@ func kdLMRCreate(h C.uintptr_t, memType C.DAT_MEM_TYPE, region C.uintptr_t, n C.
 	case out == nil:
 		return badArg(8)
 	}
-	cfg := dat.LMRConfig{MemType: dat.MemType(memType), Priv: dat.Priv(priv), VAType: dat.VAType(va)}
+	// C programs send from regions without local read: the adapters that they know do not check it.
+	cfg := dat.LMRConfig{MemType: dat.MemType(memType), Priv: dat.Priv(priv) | dat.PrivLocalRead, VAType: dat.VAType(va)}
 	switch memType {
 	case C.DAT_MEM_TYPE_VIRTUAL, C.DAT_MEM_TYPE_SHARED_VIRTUAL:
 		switch {
@@ -93,10 +94,12 @@ func kdLMRCreate(h C.uintptr_t, memType C.DAT_MEM_TYPE, region C.uintptr_t, n C.
 	if r != C.DAT_SUCCESS {
 		return r
 	}
-	if memType == C.DAT_MEM_TYPE_LMR {
-		if lo := lookup(word((*C.DAT_HANDLE)(out))); lo != nil {
+	if lo, ok := lmr.Context().(*object); ok {
+		lo.mu.Lock()
+		if lo.priv = priv; memType == C.DAT_MEM_TYPE_LMR {
 			lo.source = region
 		}
+		lo.mu.Unlock()
 	}
 	p, _ := lmr.Query()
 	if lmrContext != nil {
@@ -129,9 +132,11 @@ func kdLMRQuery(h C.uintptr_t, mask C.DAT_LMR_PARAM_MASK, to *C.DAT_LMR_PARAM) C
 	if err != nil {
 		return result(err)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	*to = C.DAT_LMR_PARAM{
 		ia_handle: o.public(), mem_type: C.DAT_MEM_TYPE(p.MemType), length: C.DAT_VLEN(p.RegisteredLength),
-		pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)), mem_priv: C.DAT_MEM_PRIV_FLAGS(p.Priv), va_type: C.DAT_VA_TYPE(p.VAType),
+		pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)), mem_priv: o.priv, va_type: C.DAT_VA_TYPE(p.VAType),
 		lmr_context: C.DAT_LMR_CONTEXT(p.LMRContext), rmr_context: C.DAT_RMR_CONTEXT(p.RMRContext),
 		registered_size: C.DAT_VLEN(p.RegisteredLength), registered_address: C.DAT_VADDR(p.RegisteredAddress),
 	}
