@@ -175,7 +175,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	if cfg.Streams&(StreamDTO|StreamRMRBind) != 0 {
 		if e.cq, err = ia.device.CreateCQ(1, e.pump); err != nil {
 			e.releaseMemory()
-			return nil, ia.deviceError(op, &ia.base, err)
+			return nil, ia.creationError(op, &ia.base, err, ResourceTEVD)
 		}
 		e.helper, _ = e.cq.(verbs.Progresser)
 		e.scratch, e.direct = make([]verbs.Completion, refillBatch), make([]Event, refillBatch)

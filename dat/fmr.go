@@ -66,7 +66,7 @@ func (pz *PZ) AllocateLMR(maxPages int, scope RMRScope) (*LMR, error) {
 	mr, err := pz.pd.AllocFastMR(maxPages)
 	if err != nil {
 		pz.unuse()
-		return nil, pz.ia.deviceError(op, &pz.base, err)
+		return nil, pz.ia.creationError(op, &pz.base, err, ResourceMemoryRegion)
 	}
 	l := &LMR{pz: pz, mr: mr, fast: &fastLMR{maxPages: maxPages}}
 	l.base = base{self: l, ia: pz.ia, kind: HandleLMR}

@@ -322,7 +322,7 @@ func TestAllocateLMRRefusesWhatDoesNotFit(t *testing.T) {
 	must[*dat.LMR](t)(pz.AllocateLMR(8, dat.RMRScopePZ))
 	must[*dat.LMR](t)(pz.Register(make([]byte, 8), dat.PrivAll))
 	_, err := pz.AllocateLMR(1, dat.RMRScopePZ)
-	refused(t, err, dat.InsufficientResources, dat.ResourceDevice)
+	refused(t, err, dat.InsufficientResources, dat.ResourceMemoryRegion)
 
 	ia = openIA(t, loop.New(loop.Config{Adjust: func(a *verbs.Attr) { a.Caps &^= verbs.CapFastReg }}), dat.Config{})
 	pz = must[*dat.PZ](t)(ia.NewPZ())

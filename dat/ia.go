@@ -303,6 +303,15 @@ func (ia *IA) onAsync(ev verbs.AsyncEvent) {
 	}
 }
 
+// creationError is deviceError for a call that makes an object: a device that has no more lacks the resource.
+func (ia *IA) creationError(op string, about *base, err error, resource Subtype) error {
+	e := ia.deviceError(op, about, err).(*Error)
+	if errors.Is(err, verbs.ErrLimit) {
+		e.Sub = resource
+	}
+	return e
+}
+
 // deviceError makes a DAT error of a device's.
 func (ia *IA) deviceError(op string, about *base, err error) error {
 	t, sub := InternalError, NoSubtype

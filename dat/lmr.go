@@ -137,7 +137,7 @@ func (pz *PZ) NewLMR(cfg LMRConfig) (*LMR, error) {
 	if l.mr, err = pz.pd.RegMR(mem, l.address, access); err != nil {
 		pz.unuse()
 		l.region.unuse()
-		return nil, pz.ia.deviceError(op, &pz.base, err)
+		return nil, pz.ia.creationError(op, &pz.base, err, ResourceMemoryRegion)
 	}
 	l.lkey, l.rkey = l.mr.LKey(), l.mr.RKey()
 	if !pz.ia.register(&l.base, pz.ia.attr.MaxLMRs) {

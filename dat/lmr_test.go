@@ -52,7 +52,7 @@ func TestPZsAndLMRsAreLimited(t *testing.T) {
 	pz := must[*dat.PZ](t)(ia.NewPZ())
 	other := must[*dat.PZ](t)(ia.NewPZ())
 	_, err := ia.NewPZ()
-	refused(t, err, dat.InsufficientResources, dat.ResourceDevice)
+	refused(t, err, dat.InsufficientResources, dat.ResourceProtectionDomain)
 	ok(t, other.Free())
 	ok(t, must[*dat.PZ](t)(ia.NewPZ()).Free())
 	var lmrs []*dat.LMR
@@ -60,7 +60,7 @@ func TestPZsAndLMRsAreLimited(t *testing.T) {
 		lmrs = append(lmrs, must[*dat.LMR](t)(pz.Register(make([]byte, 1000), dat.PrivAll)))
 	}
 	_, err = pz.Register(make([]byte, 8), dat.PrivAll)
-	refused(t, err, dat.InsufficientResources, dat.ResourceDevice)
+	refused(t, err, dat.InsufficientResources, dat.ResourceMemoryRegion)
 	ok(t, lmrs[0].Free())
 	_, err = pz.Register(make([]byte, 1001), dat.PrivAll)
 	refused(t, err, dat.LengthError, dat.NoSubtype)

@@ -29,7 +29,7 @@ func (ia *IA) NewPZ() (*PZ, error) {
 	}
 	pd, err := ia.device.AllocPD()
 	if err != nil {
-		return nil, ia.deviceError(op, &ia.base, err)
+		return nil, ia.creationError(op, &ia.base, err, ResourceProtectionDomain)
 	}
 	pz := &PZ{pd: pd}
 	pz.base = base{self: pz, ia: ia, kind: HandlePZ}

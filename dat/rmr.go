@@ -62,7 +62,7 @@ func (pz *PZ) newRMR(op string, typ verbs.MWType, scope RMRScope) (*RMR, error) 
 	mw, err := pz.pd.AllocMW(typ)
 	if err != nil {
 		pz.unuse()
-		return nil, pz.ia.deviceError(op, &pz.base, err)
+		return nil, pz.ia.creationError(op, &pz.base, err, ResourceMemoryRegion)
 	}
 	r := &RMR{pz: pz, mw: mw, param: RMRParam{PZ: pz, Scope: scope}}
 	r.base = base{self: r, ia: pz.ia, kind: HandleRMR}

@@ -314,7 +314,7 @@ func TestMoreRMRsThanTheAdapterHas(t *testing.T) {
 	pz := must[*dat.PZ](t)(ia.NewPZ())
 	r := must[*dat.RMR](t)(pz.NewRMR())
 	_, err := pz.NewRMRForEP()
-	refused(t, err, dat.InsufficientResources, dat.ResourceDevice)
+	refused(t, err, dat.InsufficientResources, dat.ResourceMemoryRegion)
 	ok(t, r.Free())
 	ok(t, must[*dat.RMR](t)(pz.NewRMRForEP()).Free())
 	ok(t, pz.Free())
