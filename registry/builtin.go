@@ -8,18 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"kdapl/device/iwarp"
 	"kdapl/device/loop"
 	"kdapl/verbs"
 )
 
 // builtin are the names that need no file.
 var builtin = map[string]Factory{
-	"loop0": func() (verbs.Device, error) { return loop.New(loop.Config{Name: "loop0"}), nil },
+	"iwarp0": func() (verbs.Device, error) { return newIWARP("iwarp0", map[string]string{"addr": "127.0.0.1"}) },
+	"loop0":  func() (verbs.Device, error) { return newLoop("loop0", nil) },
 }
 
 // kinds are the adapters that ia_params can name, by their first word.
 var kinds = map[string]func(name string, settings map[string]string) (verbs.Device, error){
-	"loop": newLoop,
+	"iwarp": newIWARP,
+	"loop":  newLoop,
 }
 
 // deviceOf makes the device that ia_params describe.
@@ -72,4 +75,18 @@ func newLoop(name string, settings map[string]string) (verbs.Device, error) {
 		}
 	}
 	return loop.New(cfg), nil
+}
+
+// newIWARP makes an iWARP adapter; its package knows the settings.
+func newIWARP(name string, settings map[string]string) (verbs.Device, error) {
+	var words []string
+	for key, value := range settings {
+		words = append(words, key+"="+value)
+	}
+	cfg, err := iwarp.ParseConfig(strings.Join(words, " "))
+	if err != nil {
+		return nil, fmt.Errorf("ia_params: %w", err)
+	}
+	cfg.Name = name
+	return iwarp.New(cfg), nil
 }

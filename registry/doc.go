@@ -12,6 +12,7 @@
 //
 // # Built-in names
 //
+//	iwarp0  software iWARP over TCP at 127.0.0.1 (package device/iwarp)
 //	loop0   the in-process adapter at 127.0.0.1 (package device/loop)
 //
 // # dat.conf
@@ -32,6 +33,7 @@
 //
 // ia_params are the kind of the adapter and its settings:
 //
+//	iwarp [addr=IP] [crc=on|off] … (the settings of iwarp.ParseConfig)
 //	loop [addr=IP] [completion=remote-acked|source-reusable] [rnr-timeout=DURATION]
 //
 // addr is the adapter's address, 127.0.0.1 if not given; adapters with the same address share

@@ -94,7 +94,7 @@ func TestEnvironmentNamesTheFile(t *testing.T) {
 func TestFileThatTheEnvironmentNamesMustBeThere(t *testing.T) {
 	t.Setenv("DAT_OVERRIDE", filepath.Join(t.TempDir(), "missing"))
 	_, err := Open("loop1")
-	wantFailure(t, err, dat.NameNotRegistered, "missing", "known adapters: loop0")
+	wantFailure(t, err, dat.NameNotRegistered, "missing", "known adapters: iwarp0, loop0")
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Error("the cause is lost")
 	}
@@ -105,7 +105,7 @@ func TestFileThatTheEnvironmentNamesMustBeThere(t *testing.T) {
 
 func TestSystemsFileNeedNotBeThere(t *testing.T) {
 	s := newProviders(func() (string, bool) { return filepath.Join(t.TempDir(), "missing"), false })
-	if infos, err := s.list(); err != nil || len(infos) != 1 || infos[0].Name != "loop0" || infos[0].Source != "built in" {
+	if infos, err := s.list(); err != nil || len(infos) != 2 || infos[0].Name != "iwarp0" || infos[1].Name != "loop0" || infos[0].Source != "built in" {
 		t.Errorf("listed %+v, %v", infos, err)
 	}
 }
@@ -191,8 +191,10 @@ func TestNothingThatFitsWorksTellsEveryCause(t *testing.T) {
 
 func TestIAParamsThatMakeNoSense(t *testing.T) {
 	for params, want := range map[string]string{
-		"":                         "ia_params are empty; they begin with a kind of adapter: loop",
-		"hoop":                     `no kind of adapter "hoop"; known: loop`,
+		"":                         "ia_params are empty; they begin with a kind of adapter: iwarp, loop",
+		"hoop":                     `no kind of adapter "hoop"; known: iwarp, loop`,
+		"iwarp crc=maybe":          "crc=maybe",
+		"iwarp colour=red":         `unknown option "colour"`,
 		"loop addr":                `"addr" is not a new key=value`,
 		"loop addr=1.2.3.4 addr=1": `"addr=1" is not a new key=value`,
 		"loop address=1.2.3.4":     "address: unknown; loop has addr, completion and rnr-timeout",
@@ -390,7 +392,7 @@ func TestProviderInUseIsNotRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.openWith("loop0", Options{})
-	wantFailure(t, err, dat.NameNotRegistered, "no adapter is known")
+	wantFailure(t, err, dat.NameNotRegistered, "known adapters: iwarp0")
 	err = s.unregister("loop0")
 	wantFailure(t, err, dat.NameNotRegistered)
 }
@@ -409,7 +411,7 @@ func TestFailedOpenLeavesNoUse(t *testing.T) {
 	if _, err := s.openWith("loop0", Options{Config: dat.Config{AsyncEVD: evd}}); !errors.Is(err, dat.InvalidHandleEVDAsync) {
 		t.Fatal(err)
 	}
-	if infos, err := s.list(); err != nil || infos[0].Open != 1 {
+	if infos, err := s.list(); err != nil || infos[1].Open != 1 {
 		t.Errorf("listed %+v, %v", infos, err)
 	}
 	if err := ia.Close(context.Background(), dat.CloseAbrupt); err != nil {

@@ -214,8 +214,8 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 		"perf --iters 5 --duration 1s":   "can't be used together",
 		"perf --iters=-5":                "must be positive",
 		"perf --size 2147483647":         "is more than the 1 GiB of the largest message",
-		"perf --adapter nowhere":         "PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): known adapters: loop0",
-		"info nowhere":                   "PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): known adapters: loop0",
+		"perf --adapter nowhere":         "PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): known adapters: iwarp0, loop0",
+		"info nowhere":                   "PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): known adapters: iwarp0, loop0",
 		"version --json more":            "unexpected argument more",
 		"perf --depth 2 --post list=3":   "a list of 3 is longer than the --depth of 2",
 		"perf --size 1MiB --depth 32768": "lower one of them",
@@ -281,7 +281,7 @@ func TestInfoShowsRealAdapters(t *testing.T) {
 			t.Errorf("%s is called %v", d.Name, d.Adapter["adapter_name"])
 		}
 	}
-	if want := (map[string]any{"loop0": "127.0.0.1", "loop1": "127.0.0.2", "slow": "127.0.0.3", "mlx": nil}); fmt.Sprint(addresses) != fmt.Sprint(want) {
+	if want := (map[string]any{"iwarp0": "127.0.0.1", "loop0": "127.0.0.1", "loop1": "127.0.0.2", "slow": "127.0.0.3", "mlx": nil}); fmt.Sprint(addresses) != fmt.Sprint(want) {
 		t.Errorf("got %v", addresses)
 	}
 
