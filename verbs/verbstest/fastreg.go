@@ -59,7 +59,12 @@ func (s *side) fast(n int) *fast {
 }
 
 // size is the length of the region.
-func (f *fast) size() int { return len(bytes.Join(f.ranges, nil)) }
+func (f *fast) size() (n int) {
+	for _, r := range f.ranges {
+		n += len(r)
+	}
+	return n
+}
 
 // contents is what the ranges hold, in order.
 func (f *fast) contents() []byte { return bytes.Join(f.ranges, nil) }

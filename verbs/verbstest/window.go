@@ -348,6 +348,7 @@ func window1Rebind(e *env) {
 		use := w.through(verbs.OpRDMAWrite, 8, src.all())
 		a.post(use)
 		a.scq.ok(1, "write through a window that was bound again")
+		e.ping(a, b) // the write is there before the window changes
 		old = use
 	}
 	b.bound(w, 8, 40, verbs.AccessRemoteWrite)

@@ -65,9 +65,7 @@ func (q *QP) Establish(link Link, ev verbs.ConnEvent, prepare func()) bool {
 		prepare()
 	}
 	q.up = true
-	q.setState(verbs.QPRTS)
 	ev.Kind = verbs.ConnEstablished
-	q.events.Post(ev)
 	var b batch
 	l := q.LockRecv()
 	q.rmode = sideRun
@@ -80,6 +78,8 @@ func (q *QP) Establish(link Link, ev verbs.ConnEvent, prepare func()) bool {
 	q.smode = sideRun
 	q.slink, q.reads = link, ev.ReadsOut
 	q.lane.unlockTo(&b)
+	q.setState(verbs.QPRTS) // who sees it, or hears of it, may post
+	q.events.Post(ev)
 	q.ctl.Unlock()
 	b.run()
 	return true
