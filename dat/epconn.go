@@ -62,7 +62,7 @@ func (ep *EP) CommonConnect(remote netip.AddrPort, cfg ConnectConfig) error {
 	return ep.connectTo("ep_common_connect", InvalidArg3, verbs.Address{IP: remote.Addr(), Port: uint64(remote.Port())}, cfg)
 }
 
-// connectTo is the one connect. timeoutArg is the subtype for a bad timeout.
+// connectTo is the one connect. timeoutArg is the subtype for a bad timeout; private data follow it.
 func (ep *EP) connectTo(op string, timeoutArg Subtype, peer verbs.Address, cfg ConnectConfig) error {
 	if ep.gone() {
 		return ep.errGone(op)
@@ -78,7 +78,7 @@ func (ep *EP) connectTo(op string, timeoutArg Subtype, peer verbs.Address, cfg C
 	case cfg.Timeout == 0 || cfg.Timeout < Infinite:
 		return fail(InvalidParameter, timeoutArg, "a Timeout above 0, or Infinite, is needed")
 	case len(cfg.PrivateData) > ep.ia.provider.MaxPrivateDataSize:
-		return fail(InvalidParameter, InvalidArg5, fmt.Sprintf("%d bytes of private data, at most %d are possible", len(cfg.PrivateData), ep.ia.provider.MaxPrivateDataSize))
+		return fail(InvalidParameter, timeoutArg+1, fmt.Sprintf("%d bytes of private data, at most %d are possible", len(cfg.PrivateData), ep.ia.provider.MaxPrivateDataSize))
 	case cfg.QoS&^ep.ia.provider.QoSSupported != 0:
 		return fail(ModelNotSupported, NoSubtype, fmt.Sprintf("quality of service %v is not offered", cfg.QoS))
 	case cfg.Flags == ConnectMultipathRequired && !ep.ia.provider.SupportsMultipath:
@@ -149,6 +149,7 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 func (ep *EP) returnTo(s EPState) {
 	ep.mu.Lock()
 	ep.begun--
+	ep.conn = connection{gen: ep.conn.gen}
 	ep.state.Store(uint32(s))
 	ep.mu.Unlock()
 	ep.recv.hold(false)
