@@ -441,7 +441,7 @@ func TestCommonConnectChecksItsArguments(t *testing.T) {
 	addr := netip.AddrPortFrom(p.b.ia.Address(), 5)
 	refused(t, p.a.ep.CommonConnect(addr, dat.ConnectConfig{}), dat.InvalidParameter, dat.InvalidArg3)
 	refused(t, p.a.ep.CommonConnect(netip.AddrPort{}, dat.ConnectConfig{Timeout: 1}), dat.InvalidParameter, dat.InvalidArg2)
-	refused(t, p.a.ep.CommonConnect(addr, dat.ConnectConfig{Timeout: 1, PrivateData: make([]byte, 1<<16)}), dat.InvalidParameter, dat.InvalidArg5)
+	refused(t, p.a.ep.CommonConnect(addr, dat.ConnectConfig{Timeout: 1, PrivateData: make([]byte, 1<<16)}), dat.InvalidParameter, dat.InvalidArg4)
 	wantState(t, p.a.ep, dat.StateUnconnected)
 	p.connect(t)
 	refused(t, p.a.ep.CommonConnect(addr, dat.ConnectConfig{Timeout: 1}), dat.InvalidState, dat.InvalidStateEPConnected)
