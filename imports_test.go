@@ -29,6 +29,8 @@ var layers = []struct {
 	{"device/", []string{"verbs", "device/internal/", "device/iwarp/internal/", "internal/"}},
 	{"internal/", []string{"internal/"}},
 	{"model", nil},
+	{"docs/", nil},
+	{"docs", nil},
 	{"bench", []string{"dat", "device/", "internal/", "registry", "verbs"}},
 	{"interop", []string{"dat", "device/", "internal/", "registry", "verbs"}},
 }

@@ -32,9 +32,10 @@
 //   - Each event goes to exactly one dequeue, wait or upcall, in order of arrival.
 //   - Each posted operation completes exactly once, unless CompletionSuppress was asked for
 //     and it succeeded.
-//   - ConnectionEstablished comes before the EP's completions, and all of its completions,
-//     flushed ones included, before its one ConnectionDisconnected or ConnectionBroken, if they
-//     share an EVD.
+//   - ConnectionEstablished comes before the EP's completions, and the completions of all that was
+//     posted in the connection, flushed ones included, before its one ConnectionDisconnected or
+//     ConnectionBroken, if they share an EVD. What is posted in StateDisconnected completes flushed
+//     after it.
 //   - An EVD has room for all operations of the EPs attached to it, so their events cannot
 //     overflow; other events use the room that was asked for. What finds none raises
 //     AsyncErrorEVDOverflow once; a connection request is refused, and a connection whose

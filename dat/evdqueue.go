@@ -23,14 +23,14 @@ type after struct {
 
 	appended, wasEmpty, notifying bool
 
-	start    int // activations to start
-	wake     bool
-	trigger  *CNO
-	torn     chan struct{} // to be closed
-	again    bool          // the CQ holds more than this section took
-	overflow bool          // to be reported to the IA
-	nmarks   int
-	marks    [2]mark
+	start     int // activations to start
+	wake      bool
+	trigger   *CNO
+	torn      chan struct{} // to be closed
+	overflow  bool          // to be reported to the IA
+	nmarks    int
+	marks     [2]mark
+	moreMarks []mark
 }
 
 // mark is something that a completion means for its EP, to be dealt with without the EVD's lock.
@@ -84,9 +84,7 @@ func (e *EVD) end(a *after) {
 		}
 		if e.cq.Arm(kind) {
 			// Completions came between the poll and the arming: they are taken, and armed again.
-			if e.refill(a); a.again {
-				break
-			}
+			e.refill(a)
 			continue
 		}
 		e.armed = true
@@ -152,11 +150,11 @@ func (e *EVD) settle(a *after) {
 	for _, m := range a.marks[:a.nmarks] {
 		m.settle()
 	}
+	for _, m := range a.moreMarks {
+		m.settle()
+	}
 	if a.overflow {
 		e.ia.raise(AsyncErrorEVDOverflow, &e.base, ReasonEVDOverflow)
-	}
-	if a.again {
-		e.pump()
 	}
 }
 
@@ -182,17 +180,12 @@ func (e *EVD) pump() {
 
 // refill moves completions from the CQ into the ring.
 func (e *EVD) refill(a *after) {
-	a.again = false
 	for {
 		n := e.cq.Poll(e.scratch)
 		for i := range n {
 			e.complete(a, &e.scratch[i])
 		}
 		if n < len(e.scratch) {
-			return
-		}
-		if a.nmarks == len(a.marks) {
-			a.again = true // deal with them first
 			return
 		}
 	}
@@ -210,7 +203,7 @@ func (e *EVD) complete(a *after, c *verbs.Completion) {
 		if c.Flags&verbs.CompletionRecvQueue != 0 {
 			kind = markRecvDrained
 		}
-		e.addMark(a, mark{ep, ep.epoch.Load(), kind})
+		a.addMark(mark{ep, ep.epoch.Load(), kind})
 		return
 	}
 	var ev Event
@@ -230,19 +223,13 @@ func (e *EVD) complete(a *after, c *verbs.Completion) {
 }
 
 // addMark notes a mark, for settle.
-func (e *EVD) addMark(a *after, m mark) {
-	if a.nmarks == len(a.marks) {
-		// More marks than fit: they get a goroutine, which is rarer than a completion that needs one.
-		marks := a.marks
-		go func() {
-			for _, m := range marks {
-				m.settle()
-			}
-		}()
-		a.nmarks = 0
+func (a *after) addMark(m mark) {
+	if a.nmarks < len(a.marks) {
+		a.marks[a.nmarks] = m
+		a.nmarks++
+		return
 	}
-	a.marks[a.nmarks] = m
-	a.nmarks++
+	a.moreMarks = append(a.moreMarks, m)
 }
 
 // deliver gives the event of a completed request to the dequeuer at hand, or appends it.

@@ -60,11 +60,11 @@ func (e *EVD) watch(a *after, w *watermark, pos uint64) {
 func (e *EVD) judge(a *after, w *watermark, n int) {
 	if w.armed && n > w.soft {
 		w.armed = false
-		e.addMark(a, mark{w.ep, w.ep.epoch.Load(), markSoftHigh})
+		a.addMark(mark{w.ep, w.ep.epoch.Load(), markSoftHigh})
 	}
 	if w.hard > 0 && n > w.hard {
 		w.hard = 0
-		e.addMark(a, mark{w.ep, w.ep.epoch.Load(), markHardHigh})
+		a.addMark(mark{w.ep, w.ep.epoch.Load(), markHardHigh})
 	}
 	if !w.waits() {
 		e.watching--
