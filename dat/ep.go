@@ -108,7 +108,8 @@ func (pz *PZ) NewEP(cfg EPConfig) (*EP, error) {
 // in the EVDs, which may grow. It does not block.
 //
 // INVALID_HANDLE (PZ, EVD_RECV, EVD_REQUEST, EVD_CONN): freed, of another IA, or without the
-// stream. INVALID_PARAMETER (ARG6): an attribute is out of range, or an SRQ of another PZ; (ARG8):
+// stream; (SRQ): freed, or of another IA. INVALID_STATE (SRQ_ERROR): the SRQ has failed.
+// INVALID_PARAMETER (ARG6): an attribute is out of range, or the SRQ is of another PZ; (ARG8):
 // receives or requests without EVD and without room, or completion flags that do not fit the EVD's
 // other streams. MODEL_NOT_SUPPORTED: an attribute that the adapter lacks.
 // INSUFFICIENT_RESOURCES (RESOURCE_TEP, RESOURCE_TEVD): more than the IA has.
@@ -129,6 +130,9 @@ func (ia *IA) NewEP(cfg EPConfig) (*EP, error) {
 	}
 	if cfg.SRQ != nil && (cfg.SRQ.gone() || cfg.SRQ.ia != ia) {
 		return nil, ia.fail(op, InvalidHandle, InvalidHandleSRQ, nil, "the SRQ was freed, or is of another IA")
+	}
+	if cfg.SRQ != nil && cfg.SRQ.failed.Load() {
+		return nil, ia.fail(op, InvalidState, InvalidStateSRQError, nil, "the SRQ has failed")
 	}
 	ep := &EP{attr: attr, srq: cfg.SRQ}
 	ep.recv.srq = cfg.SRQ
