@@ -175,8 +175,3 @@ var epMoves = func() map[epKey]epMove {
 func (s EPState) connected() bool {
 	return s == StateConnected || s == StateConnectedSinglePath || s == StateConnectedMultiPath
 }
-
-// pending reports whether a set-up is under way.
-func (s EPState) pending() bool {
-	return s == StateActiveConnectionPending || s == StateCompletionPending
-}

@@ -87,6 +87,7 @@ func TestErrorsIsMatchesTypeSubtypeAndError(t *testing.T) {
 		t.Error("QUEUE_EMPTY is not ErrQueueEmpty")
 	}
 	// A static error has no subtype.
+	//lint:ignore SA1032 a subtype is the target here
 	if !errors.Is(dat.ErrTimeout, dat.NoSubtype) || errors.Is(dat.ErrTimeout, dat.SubInterrupted) {
 		t.Error("ErrTimeout does not have just NO_SUBTYPE")
 	}

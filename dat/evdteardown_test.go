@@ -19,7 +19,8 @@ import (
 func TestTeardownReturnsWhenNoUpcallRuns(t *testing.T) {
 	for name, teardown := range map[string]func(*dat.EVD) error{
 		"Teardown":     func(e *dat.EVD) error { return e.Teardown(context.Background()) },
-		"nil context":  func(e *dat.EVD) error { return e.Teardown(nil) }, //nolint:staticcheck // bad input
+		//lint:ignore SA1012 bad input
+		"nil context":  func(e *dat.EVD) error { return e.Teardown(nil) },
 		"ModifyUpcall": func(e *dat.EVD) error { return e.ModifyUpcall(dat.UpcallTeardown, nil, dat.InvocNew) },
 	} {
 		bubble(t, dat.UpcallMany, func(t *testing.T, e *dat.EVD, l *upcallLog) {

@@ -211,7 +211,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			t.Fatal(w)
 		}
 		// Nothing of a wait that was ended stays behind.
-		c = wait(nil, e, 1, dat.Infinite) //nolint:staticcheck // bad input: no context is one without end
+		//lint:ignore SA1012 bad input: no context is one without end
+		c = wait(nil, e, 1, dat.Infinite)
 		synctest.Wait()
 		post(t, e, 2)
 		if w := <-c; w.err != nil || w.ev != "SE 2" {

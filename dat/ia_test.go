@@ -157,7 +157,8 @@ func TestAbruptCloseTakesEverythingWithIt(t *testing.T) {
 	peer := p.b.newEP(t, nil)
 	ok(t, peer.Connect(ia.Address(), psp.ConnQual(), dat.ConnectConfig{Timeout: patience}))
 	cr := p.a.request1(t)
-	ok(t, ia.Close(nil, dat.CloseAbrupt)) //nolint:staticcheck // bad input: no context is one without end
+	//lint:ignore SA1012 bad input: no context is one without end
+	ok(t, ia.Close(nil, dat.CloseAbrupt))
 	got := map[*dat.EP]dat.EventNumber{}
 	for range 2 {
 		ev, _, err := p.b.evd.Wait(background, 1, patience)

@@ -26,7 +26,6 @@ type ref uint64
 func makeRef(index, gen uint32) ref { return ref(gen)<<32 | ref(index) }
 
 func (r ref) index() uint32 { return uint32(r) }
-func (r ref) gen() uint32   { return uint32(r >> 32) }
 
 // base is the common part of every object.
 type base struct {

@@ -50,7 +50,8 @@ func (m *Mutex) lockSlow() {
 func (m *Mutex) Yield() {
 	if m.word.Load() == heldLong {
 		m.long.Lock()
-		m.long.Unlock() //nolint:staticcheck // to have waited is all
+		//lint:ignore SA2001 to have waited is all
+		m.long.Unlock()
 		return
 	}
 	runtime.Gosched()
