@@ -18,7 +18,7 @@ import (
 
 func TestTeardownReturnsWhenNoUpcallRuns(t *testing.T) {
 	for name, teardown := range map[string]func(*dat.EVD) error{
-		"Teardown":     func(e *dat.EVD) error { return e.Teardown(context.Background()) },
+		"Teardown": func(e *dat.EVD) error { return e.Teardown(context.Background()) },
 		//lint:ignore SA1012 bad input
 		"nil context":  func(e *dat.EVD) error { return e.Teardown(nil) },
 		"ModifyUpcall": func(e *dat.EVD) error { return e.ModifyUpcall(dat.UpcallTeardown, nil, dat.InvocNew) },
