@@ -103,7 +103,16 @@ func kdRSPCreate(h C.uintptr_t, qual C.DAT_CONN_QUAL, ep C.uintptr_t, evd C.uint
 	if err != nil {
 		return result(err)
 	}
-	return give(r, o, (*C.DAT_HANDLE)(out), r.Free)
+	ret := give(r, o, (*C.DAT_HANDLE)(out), r.Free)
+	// The request's event names the RSP, which is gone by then: its EP remembers it.
+	if param, err := r.Query(); err == nil && ret == C.DAT_SUCCESS {
+		if eo := lookup(uintptr(handleOf(param.EP, o))); eo != nil {
+			eo.mu.Lock()
+			eo.rsp = unsafe.Pointer(*out)
+			eo.mu.Unlock()
+		}
+	}
+	return ret
 }
 
 //export kdRSPQuery
@@ -134,7 +143,12 @@ func kdRSPFree(h C.uintptr_t) C.DAT_RETURN {
 	if !ok {
 		return badHandle(dat.InvalidHandleRSP)
 	}
-	return o.gone(p.Free())
+	if err := p.Free(); err != nil && !errors.Is(err, dat.InvalidHandle) {
+		return result(err)
+	}
+	// An RSP ends with its request, of which the program may not know yet; its handle lasts until it is freed.
+	o.drop()
+	return C.DAT_SUCCESS
 }
 
 //export kdCSPCreate

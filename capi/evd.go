@@ -254,5 +254,8 @@ func cnoTake(h C.uintptr_t, place int, out *C.DAT_EVD_HANDLE, take func(*dat.CNO
 	if evd != nil {
 		*out = C.DAT_EVD_HANDLE(handleOf(evd, o.ia))
 	}
+	if err == dat.ErrQueueEmpty {
+		return queueEmpty
+	}
 	return result(err)
 }

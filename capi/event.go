@@ -84,6 +84,12 @@ func putRequest(to *C.DAT_EVENT, ev *dat.Event, evd *object) {
 	var sp unsafe.Pointer
 	if d.ServicePoint != nil {
 		sp = handleOf(d.ServicePoint, evd.ia)
+	} else if p, err := d.CR.Query(); err == nil && p.LocalEP != nil {
+		if eo := lookup(uintptr(handleOf(p.LocalEP, evd.ia))); eo != nil {
+			eo.mu.Lock()
+			sp = eo.rsp
+			eo.mu.Unlock()
+		}
 	}
 	ia := evd.ia
 	address := ia.sockaddr(0, ia.obj.(*dat.IA).Address(), 0)
@@ -120,6 +126,10 @@ func putAH(to *C.DAT_EVENT, ah *dat.AddressHandle, evd *object) {
 	C.kd_event_ah(to, handleOf(ah, evd.ia), C.uint32_t(p.QPN), &addr)
 }
 
+// queueEmpty is what a dequeue of an empty EVD, and a wait on a CNO that timed out, return: the type without the
+// bit for errors, since programs compare with that.
+const queueEmpty = C.DAT_RETURN(C.DAT_QUEUE_EMPTY)
+
 //export kdEVDDequeue
 func kdEVDDequeue(h C.uintptr_t, to *C.DAT_EVENT) C.DAT_RETURN {
 	evd, o, ok := find[*dat.EVD](uintptr(h))
@@ -130,7 +140,10 @@ func kdEVDDequeue(h C.uintptr_t, to *C.DAT_EVENT) C.DAT_RETURN {
 		return badArg(2)
 	}
 	ev, err := evd.Dequeue()
-	if err != nil {
+	switch {
+	case err == dat.ErrQueueEmpty:
+		return queueEmpty
+	case err != nil:
 		return result(err)
 	}
 	put(to, &ev, o)

@@ -30,6 +30,8 @@ type object struct {
 	private unsafe.Pointer
 	// Of an EP that was made with attributes: what it was asked for.
 	asked *sizes
+	// Of an EP: the RSP that reserved it last.
+	rsp unsafe.Pointer
 	// The addresses of an IA, EP, CR or CSP that C was told of.
 	addrs [2]*C.struct_sockaddr_in6
 	// Of a CNO: its agent. Of an IA: its attributes.

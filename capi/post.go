@@ -145,6 +145,10 @@ func kdExtensionOp(h C.uintptr_t, op C.DAT_EXTENDED_OP, x *C.kd_extension) C.DAT
 	}
 	if x.remote != nil {
 		args.Remote = triplet(x.remote)
+		// Programs name all of the peer's region here; an atomic works on its first eight bytes.
+		if op == C.DAT_IB_FETCH_AND_ADD_OP || op == C.DAT_IB_CMP_AND_SWAP_OP {
+			args.Remote.SegmentLength = min(args.Remote.SegmentLength, 8)
+		}
 	}
 	var ah *object
 	if x.ah != 0 {
