@@ -86,7 +86,7 @@ func (s *modelSide) received(o modelOp, status dat.Status) {
 // end flushes everything and ends the set-up or connection of a side.
 func (s *modelSide) end(n dat.EventNumber) {
 	for _, o := range s.pending {
-		s.complete(o, dat.StatusTransport)
+		s.complete(o, dat.StatusFlushed)
 	}
 	for _, o := range s.recvs {
 		s.received(o, dat.StatusFlushed)
@@ -102,7 +102,7 @@ func (m *epModel) pump(s *modelSide) {
 	for len(s.pending) > 0 && s.call != nil {
 		o := s.pending[0]
 		if o.send {
-			if len(peer.recvs) < 2 {
+			if len(peer.recvs) == 0 {
 				return
 			}
 			peer.received(peer.recvs[0], dat.StatusSuccess)
@@ -286,7 +286,7 @@ func (m *epModel) accept(s *modelSide) {
 	m.ok(err)
 	delete(m.crs, cr)
 	if c.gone {
-		s.end(dat.ConnectionBroken)
+		s.end(dat.ConnectionAcceptCompletionError)
 		return
 	}
 	s.call = c
@@ -329,12 +329,12 @@ func (m *epModel) disconnect(s *modelSide) {
 	default:
 		m.ok(err)
 		if how == dat.CloseGraceful {
-			s.state = dat.StateConnected
+			s.state = dat.StateDisconnectPending
 			m.pump(s)
 			return
 		}
 		s.end(dat.ConnectionDisconnected)
-		m.other(s).end(dat.ConnectionBroken)
+		m.other(s).end(dat.ConnectionDisconnected)
 	}
 }
 
@@ -356,7 +356,7 @@ func (m *epModel) free(s *modelSide) {
 	call := s.call
 	m.ok(s.s.ep.Free())
 	for _, o := range s.pending {
-		s.complete(o, dat.StatusTransport)
+		s.complete(o, dat.StatusFlushed)
 	}
 	for _, o := range s.recvs {
 		s.received(o, dat.StatusFlushed)
@@ -402,7 +402,7 @@ func (m *epModel) post(s *modelSide, send bool) {
 	o := modelOp{m.next, send, suppress, &modelRecord{}}
 	s.requests = append(s.requests, o.record)
 	if s.state == dat.StateDisconnected {
-		s.complete(o, dat.StatusTransport)
+		s.complete(o, dat.StatusFlushed)
 		return
 	}
 	s.pending = append(s.pending, o)
