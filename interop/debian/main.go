@@ -1,0 +1,162 @@
+// Command debian runs Debian's DAT test programs (package dapl2-utils: dtest, dtestcm, dtestsrq, dtestx, dapltest),
+// unmodified, on libkdapl.so, as client and server on this host, and prints a table.
+//
+//	make capi
+//	go run ./interop/debian [-repeat n] [-only regexp] [-install] [build/dat.conf]
+//
+// The programs' exit codes say nothing, so their output is judged: what must be there and what must not, on
+// both sides. The command fails if a case does.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+func main() {
+	repeat := flag.Int("repeat", 1, "how often to run each case")
+	only := flag.String("only", "", "run the cases whose name matches this expression")
+	install := flag.Bool("install", false, "install dapl2-utils with apt-get if it is missing")
+	verbose := flag.Bool("v", false, "print the output of what fails")
+	flag.Parse()
+	conf := "build/dat.conf"
+	if flag.NArg() > 0 {
+		conf = flag.Arg(0)
+	}
+	if err := run(conf, *only, *repeat, *install, *verbose); err != nil {
+		fmt.Fprintln(os.Stderr, "debian:", err)
+		os.Exit(1)
+	}
+}
+
+func run(conf, only string, repeat int, install, verbose bool) error {
+	filter, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	conf, err = filepath.Abs(conf)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(conf); err != nil {
+		return fmt.Errorf("%w; make capi writes it", err)
+	}
+	if err := programs(install); err != nil {
+		return err
+	}
+	const row = "%-52s %-6s %7s %8s  %s\n"
+	fmt.Printf(row, "case", "result", "passed", "seconds", "why")
+	failed := 0
+	for _, c := range cases {
+		if !filter.MatchString(c.name) {
+			continue
+		}
+		passed, why := 0, ""
+		start := time.Now()
+		for range repeat {
+			o := c.run(conf)
+			if o.why == "" {
+				passed++
+				continue
+			}
+			if why == "" {
+				why = o.why
+			}
+			if verbose {
+				fmt.Fprintf(os.Stderr, "--- %s: %s\n--- server:\n%s\n--- client:\n%s\n", c.name, o.why, o.server, o.client)
+			}
+		}
+		result := "pass"
+		if passed < repeat {
+			result = "FAIL"
+			failed++
+		}
+		fmt.Printf(row, c.name, result, fmt.Sprintf("%d/%d", passed, repeat), fmt.Sprintf("%.1f", time.Since(start).Seconds()), why)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d cases failed", failed)
+	}
+	return nil
+}
+
+// programs checks that the programs are there.
+func programs(install bool) error {
+	for _, p := range []string{"dtest", "dtestcm", "dtestsrq", "dtestx", "dapltest"} {
+		if _, err := exec.LookPath(p); err == nil {
+			continue
+		}
+		if !install {
+			return fmt.Errorf("%s is missing: apt-get install dapl2-utils, or use -install", p)
+		}
+		out, err := exec.Command("apt-get", "install", "-y", "dapl2-utils").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("apt-get install dapl2-utils: %w: %s", err, out)
+		}
+		install = false
+	}
+	return nil
+}
+
+// process is a program that runs, and what it has printed.
+type process struct {
+	cmd  *exec.Cmd
+	out  syncBuffer
+	done chan struct{}
+}
+
+func start(ctx context.Context, conf string, args []string) (*process, error) {
+	p := &process{cmd: exec.CommandContext(ctx, args[0], args[1:]...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "DAT_OVERRIDE="+conf)
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.cmd.Wait() // the exit code says nothing
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// end waits for the process, whose context bounds that.
+func (p *process) end() string {
+	<-p.done
+	return p.out.String()
+}
+
+// listening waits until the process has printed a text or a TCP port is listened on.
+func (p *process) listening(text string, port int) error {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if text != "" && strings.Contains(p.out.String(), text) || port != 0 && listens(port) {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("the server ended")
+		default:
+		}
+	}
+	return fmt.Errorf("the server is not ready")
+}
+
+// listens looks into the kernel's table: a connection would disturb the program.
+func listens(port int) bool {
+	for _, f := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, _ := os.ReadFile(f)
+		for line := range bytes.Lines(b) {
+			w := bytes.Fields(line)
+			if len(w) > 3 && bytes.HasSuffix(w[1], fmt.Appendf(nil, ":%04X", port)) && string(w[3]) == "0A" {
+				return true
+			}
+		}
+	}
+	return false
+}
