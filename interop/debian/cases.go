@@ -8,8 +8,12 @@ import (
 )
 
 const (
-	ia       = "kdapl-iwarp"
-	loopIA   = "kdapl-loop"
+	ia     = "kdapl-iwarp"
+	loopIA = "kdapl-loop"
+	// plainIA does without the peer-to-peer mode of RFC 6581. dtestcm takes the first events of the server for
+	// ESTABLISHED ones, and counts wrong if a client, connected one message earlier, disconnects
+	// before the last connection is established at the server.
+	plainIA  = "kdapl-iwarp-plain"
 	host     = "127.0.0.1"
 	exchange = 15828 // where dtest, dtestcm and dtestx exchange addresses
 	srqPort  = 45248 // where dtestsrq listens
@@ -34,7 +38,7 @@ func build() []testCase {
 		add(strings.TrimSpace("dtest "+o), pair(args, exchange, append(args, "-h", host), dtestPass))
 	}
 	for _, o := range []string{"-c 100 -b 10", "-c 50 -w -m"} {
-		args := append([]string{"dtestcm", "-P", ia}, strings.Fields(o)...)
+		args := append([]string{"dtestcm", "-P", plainIA}, strings.Fields(o)...)
 		add("dtestcm "+o, pair(args, exchange, append(args, "-h", host), dtestcmPass))
 	}
 	for _, o := range []string{"-b 2048 -S 0", "-b 2048 -S 1"} {
@@ -60,9 +64,9 @@ func build() []testCase {
 		for _, f := range []string{"endpoint", "pz", "mem", "hwconn", "connmgt"} {
 			add("dapltest F "+name+" "+f, alone([]string{"dapltest", "-T", "F", "-D", name, "-f", f}, fftPass))
 		}
-		// Cases 13 and 15 fail inside libdat2 whatever the provider.
-		for n := range 24 {
-			if n != 13 && n != 15 {
+		// Cases 13 and 15 fail inside libdat2 whatever the provider; case 5 is empty.
+		for n := range 18 {
+			if n != 5 && n != 13 && n != 15 {
 				c := fmt.Sprintf("case%d", n)
 				add("dapltest F "+name+" queryinfo "+c, alone([]string{"dapltest", "-T", "F", "-D", name, "-f", "queryinfo", c}, fftPass))
 			}
