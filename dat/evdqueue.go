@@ -68,6 +68,18 @@ func (e *EVD) begin(a *after) {
 	}
 }
 
+// beginForOther is begin for a section that appends an event without reserved room, and tells whether there is
+// some. It looks before the refill: were it after, a completion could come in between of which a consumer knows that it
+// is older than the room that another consumer made, and so than the event.
+func (e *EVD) beginForOther(a *after) (room bool) {
+	*a = after{ring: e.lock()}
+	room = e.roomForOther(a)
+	if e.cq != nil {
+		e.refill(a)
+	}
+	return room
+}
+
 // end arms the CQ if somebody is to be notified, publishes what was appended, unlocks, and
 // then starts upcalls, wakes the waiter and goes on with EPs whose queues have drained.
 func (e *EVD) end(a *after) {
@@ -299,7 +311,7 @@ func (e *EVD) post(ev *Event) bool { return e.postFor(ev, nil) }
 // behind ESTABLISHED and before every other event, in the same step.
 func (e *EVD) postFor(ev *Event, ep *EP) bool {
 	var a after
-	e.begin(&a)
+	ok := e.beginForOther(&a)
 	if e.freed.Load() {
 		e.end(&a)
 		return false
@@ -307,7 +319,6 @@ func (e *EVD) postFor(ev *Event, ep *EP) bool {
 	if ev.Number != ConnectionEstablished {
 		ep.releaseHeld(e, &a)
 	}
-	ok := e.roomForOther(&a)
 	if ok {
 		e.appendOther(&a, ev)
 		e.overflow = false
@@ -365,12 +376,12 @@ func (e *EVD) PostSE(value uint64) error {
 	}
 	ev := Event{Number: SoftwareEvent, cookie: value}
 	var a after
-	e.begin(&a)
+	room := e.beginForOther(&a)
 	defer e.end(&a)
 	if e.freed.Load() {
 		return e.errGone("evd_post_se")
 	}
-	if !e.roomForOther(&a) {
+	if !room {
 		e.counters.refused++
 		return ErrQueueFull
 	}
