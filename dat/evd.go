@@ -75,7 +75,6 @@ type EVD struct {
 	// solicited one.
 	armed, armedNext bool
 	scratch          []verbs.Completion
-	direct           []Event // see after.want
 	releases         []func()
 
 	waiter   waiter
@@ -178,7 +177,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 			return nil, ia.creationError(op, &ia.base, err, ResourceTEVD)
 		}
 		e.helper, _ = e.cq.(verbs.Progresser)
-		e.scratch, e.direct = make([]verbs.Completion, refillBatch), make([]Event, refillBatch)
+		e.scratch = make([]verbs.Completion, refillBatch)
 	}
 	if !ia.register(&e.base, ia.attr.MaxEVDs) {
 		e.releaseMemory()

@@ -17,9 +17,8 @@ type after struct {
 	ring *evring.Ring
 	n    int // slots filled behind the published ones
 	room int // slots known to be free behind them
-	// want is how many of the first completions go to EVD.direct, for a dequeuer who found the ring
-	// empty; got counts them.
-	want, got int
+	// got counts completions that went to a dequeuer who found the ring empty, in place of slots.
+	got int
 
 	appended, wasEmpty, notifying bool
 
@@ -64,7 +63,7 @@ func (m mark) settle() {
 func (e *EVD) begin(a *after) {
 	*a = after{ring: e.lock()}
 	if e.cq != nil {
-		e.refill(a)
+		e.refill(a, nil)
 	}
 }
 
@@ -75,7 +74,7 @@ func (e *EVD) beginForOther(a *after) (room bool) {
 	*a = after{ring: e.lock()}
 	room = e.roomForOther(a)
 	if e.cq != nil {
-		e.refill(a)
+		e.refill(a, nil)
 	}
 	return room
 }
@@ -96,7 +95,7 @@ func (e *EVD) end(a *after) {
 		}
 		if e.cq.Arm(kind) {
 			// Completions came between the poll and the arming: they are taken, and armed again.
-			e.refill(a)
+			e.refill(a, nil)
 			continue
 		}
 		e.armed = true
@@ -185,17 +184,18 @@ func (e *EVD) pump() {
 	a.ring = e.lock()
 	e.armed = false
 	if e.cq != nil && !e.freed.Load() {
-		e.refill(&a)
+		e.refill(&a, nil)
 	}
 	e.end(&a)
 }
 
-// refill moves completions from the CQ into the ring.
-func (e *EVD) refill(a *after) {
+// refill moves completions from the CQ into the ring; the first ones to dst, which is a dequeuer's who
+// found the ring empty, or nil.
+func (e *EVD) refill(a *after, dst []Event) {
 	for {
 		n := e.cq.Poll(e.scratch)
 		for i := range n {
-			e.complete(a, &e.scratch[i])
+			e.complete(a, dst, &e.scratch[i])
 		}
 		if n < len(e.scratch) {
 			return
@@ -204,7 +204,7 @@ func (e *EVD) refill(a *after) {
 }
 
 // complete makes an event of a completion, unless nobody wants it.
-func (e *EVD) complete(a *after, c *verbs.Completion) {
+func (e *EVD) complete(a *after, dst []Event, c *verbs.Completion) {
 	b := e.ia.objects.lookup(ref(c.UserData))
 	if b == nil {
 		return // the EP was freed; it has flushed its requests itself
@@ -218,19 +218,27 @@ func (e *EVD) complete(a *after, c *verbs.Completion) {
 		a.addMark(mark{ep, ep.epoch.Load(), kind})
 		return
 	}
-	var ev Event
-	q, rec, notifying := ep.completion(&ev, c)
+	var local Event
+	ev, direct := &local, a.got < len(dst)
+	if direct {
+		ev = &dst[a.got]
+		*ev = Event{}
+	}
+	q, rec, notifying := ep.completion(ev, c)
 	switch {
 	case rec == nil:
 	case q.discard || rec.flags&CompletionSuppress != 0 && ev.status == StatusSuccess:
-		rec.done = doneWithoutEvent
-		if q.srq != nil {
-			q.srq.completed(uint32(rec.object), evdPosition{})
-		}
+		rec.taken(q)
 	case q.holding:
-		q.held = append(q.held, heldEvent{ev, rec, notifying})
+		q.held = append(q.held, heldEvent{*ev, rec, notifying})
+	case direct:
+		if ev.evd, ev.obj = e, b.self; ev.ref != b.ref {
+			ev.resolve(e)
+		}
+		a.got++
+		rec.taken(q)
 	default:
-		e.deliver(a, q, &ev, rec, notifying)
+		e.deliver(a, q, ev, rec, notifying)
 	}
 }
 
@@ -244,18 +252,8 @@ func (a *after) addMark(m mark) {
 	a.moreMarks = append(a.moreMarks, m)
 }
 
-// deliver gives the event of a completed request to the dequeuer at hand, or appends it.
+// deliver appends the event of a completed request.
 func (e *EVD) deliver(a *after, q *dtoQueue, ev *Event, rec *record, notifying bool) {
-	if a.got < a.want {
-		ev.resolve(e)
-		e.direct[a.got] = *ev
-		a.got++
-		rec.done = doneWithoutEvent
-		if q.srq != nil {
-			q.srq.completed(uint32(rec.object), evdPosition{})
-		}
-		return
-	}
 	pos := e.append(a, ev, notifying)
 	rec.done = pos + doneAt
 	if q.srq != nil {
@@ -460,16 +458,16 @@ func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 		a.ring = e.lock()
 		queued := a.ring.Len()
 		if e.cq != nil && !e.freed.Load() {
-			if queued == 0 && !e.waiter.owned {
-				a.want = min(len(dst), len(e.direct)) // nothing is older than what the CQ has
+			first := dst
+			if queued > 0 || e.waiter.owned {
+				first = nil // something is older than what the CQ has, or it is the waiter's
 			}
-			e.refill(&a)
+			e.refill(&a, first)
 			queued += a.n
 		}
-		got := copy(dst, e.direct[:a.got])
 		e.end(&a)
-		if got > 0 {
-			return got, nil
+		if a.got > 0 {
+			return a.got, nil
 		}
 		if n := e.take(dst); n > 0 || queued == 0 && !moved {
 			return n, nil

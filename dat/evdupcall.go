@@ -52,7 +52,7 @@ func (e *EVD) ModifyUpcall(policy UpcallPolicy, fn UpcallFunc, flag UpcallFlag) 
 	}
 	queued := a.ring.Len()+a.n > 0
 	if flag == InvocEmpty && !queued && e.cq != nil && e.cq.Arm(e.discs.arm()) {
-		e.refill(&a) // came before the arming: it counts
+		e.refill(&a, nil) // came before the arming: it counts
 		queued = a.ring.Len()+a.n > 0
 	}
 	up, start, ok := e.up.modify(policy, flag, queued)

@@ -32,6 +32,14 @@ const (
 	partFailed CompletionFlags = 1 << 30
 )
 
+// taken marks the request as completed, without an event that is still to be taken. The EVD is locked.
+func (rec *record) taken(q *dtoQueue) {
+	rec.done = doneWithoutEvent
+	if q.srq != nil {
+		q.srq.completed(uint32(rec.object), evdPosition{})
+	}
+}
+
 // heldEvent is an event that waits for ESTABLISHED to be queued before it.
 type heldEvent struct {
 	ev        Event

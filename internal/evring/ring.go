@@ -158,6 +158,12 @@ func (r *Ring) Lock() {
 }
 
 func (r *Ring) lockSlow() {
+	// Sections are shorter than queueing up for them.
+	for range spinTurn / 2 {
+		if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {
+			return
+		}
+	}
 	// One contender at a time watches the bit; the others sleep in the mutex.
 	r.slow.Lock()
 	for i := 1; ; i++ {

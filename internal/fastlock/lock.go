@@ -36,6 +36,12 @@ func (m *Mutex) Lock() {
 }
 
 func (m *Mutex) lockSlow() {
+	// Most sections are shorter than queueing up for them.
+	for range spins {
+		if m.word.Load() == free && m.word.CompareAndSwap(free, held) {
+			return
+		}
+	}
 	m.turn.Lock()
 	for i := 1; !m.word.CompareAndSwap(free, held); i++ {
 		if i%spins == 0 || m.word.Load() == heldLong {
