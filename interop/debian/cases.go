@@ -18,6 +18,7 @@ const (
 	exchange = 15828 // where dtest, dtestcm and dtestx exchange addresses
 	srqPort  = 45248 // where dtestsrq listens
 	longest  = 5 * time.Minute
+	grace    = 20 * time.Second // for a server whose client has ended
 )
 
 // outcome is why a case failed, "" if it passed, and what both sides printed.
@@ -108,7 +109,9 @@ func pair(server []string, port int, client []string, r rule) func(string) outco
 			cancel()
 			return outcome{why: err.Error(), server: s.end()}
 		}
-		o := outcome{client: c.end(), server: s.end()}
+		o := outcome{client: c.end()}
+		time.AfterFunc(grace, cancel)
+		o.server = s.end()
 		if o.why = r.judge("server", o.server); o.why == "" {
 			o.why = r.judge("client", o.client)
 		}

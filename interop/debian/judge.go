@@ -43,7 +43,7 @@ var (
 
 	dtestPass    = rule{[]string{"DAPL Test Complete. PASSED"}, dtestBad}
 	dtestcmPass  = rule{[]string{"DAPL Connection Test Complete"}, dtestBad}
-	dtestsrqPass = rule{[]string{"DAPL RC SRQ Test Complete"}, dtestBad}
+	dtestsrqPass = rule{[]string{"SRQ Test Complete"}, dtestBad}
 	dtestxPass   = rule{[]string{"IB extension test - immed/atomic test PASSED"}, dtestBad}
 	serverPass   = rule{nil, dapltestBad}
 	statsPass    = rule{[]string{"----- Stats ----", "End of Work"}, dapltestBad}
