@@ -22,8 +22,8 @@ type Config struct {
 	// Network is where connections come from; nil is the host's TCP, with KeepAlive and UserTimeout.
 	Network netio.Network
 	// KeepAlive is the silence after which an idle connection whose peer does not answer probes is
-	// broken, UserTimeout how long sent data may stay unacknowledged. 0 is the default of package netio,
-	// half a minute; less than 0 is off.
+	// broken, UserTimeout how long sent data may stay unacknowledged, and a received FPDU incomplete. 0 is
+	// the default of package netio, half a minute; less than 0 is off.
 	KeepAlive, UserTimeout time.Duration
 
 	// Rev is the MPA revision of requests, and the highest one that is accepted; 0 is 2. A peer
@@ -100,6 +100,14 @@ func (c *Config) complete() {
 	if c.MaxHalfOpen <= 0 {
 		c.MaxHalfOpen = defaultHalfOpen
 	}
+}
+
+// stall is how long a peer may leave an FPDU incomplete; 0 is without limit.
+func (c *Config) stall() time.Duration {
+	if c.UserTimeout == 0 {
+		return netio.DefaultUserTimeout
+	}
+	return max(c.UserTimeout, 0)
 }
 
 // ErrConfig is what every error of ParseConfig matches.

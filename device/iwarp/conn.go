@@ -307,6 +307,7 @@ func (c *conn) receiver() {
 		c.rx.spun(false)
 	}
 	c.rx.trim()
+	c.await()
 	c.rx.give()
 	go c.waitFn()
 }

@@ -21,6 +21,7 @@ var (
 	errNoFPDU    = errors.New("iwarp: the peer sent no first message in time")
 	errRejected  = errors.New("iwarp: rejected by the peer's consumer")
 	errTruncated = &rddp.Error{Code: rddp.MPAClosed, Reason: "the stream ends inside an FPDU"}
+	errStalled   = &rddp.Error{Code: rddp.MPAMarker, Reason: "an FPDU is not completed"}
 	errLost      = &rddp.Error{Code: rddp.MPAClosed, Reason: "the TCP connection was lost"}
 )
 

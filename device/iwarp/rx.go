@@ -3,6 +3,7 @@ package iwarp
 import (
 	"io"
 	"sync/atomic"
+	"time"
 
 	"kdapl/device/internal/softnic"
 	"kdapl/device/iwarp/internal/ddp"
@@ -25,6 +26,9 @@ type rx struct {
 	markers bool
 	deframe mpa.Deframer
 	ulpdu   []byte // collected, with markers
+
+	since time.Time // when an FPDU was seen to be incomplete, if it still is
+	timed bool      // the connection has a read deadline for it
 
 	live  bool // an FPDU has come, or this is the active side
 	over  bool // nothing more is to be read
@@ -106,14 +110,52 @@ func (c *conn) receive() bool {
 	r.vec[0] = nil
 	if err != nil {
 		if err == netio.ErrWouldBlock {
-			return false
+			return r.partial() && c.stalled()
 		}
 		c.inputEnded(err)
 		return true
 	}
 	r.w += n
+	r.since = time.Time{}
 	c.consume()
 	return true
+}
+
+// partial reports that an FPDU has begun and is not complete.
+func (r *rx) partial() bool {
+	return r.r != r.w || r.markers && !r.deframe.AtBoundary()
+}
+
+// stalled ends a connection whose peer does not complete an FPDU: its length may have been
+// falsified on the way, so that its end never comes.
+func (c *conn) stalled() bool {
+	r := &c.rx
+	limit := c.drv.cfg.stall()
+	if limit <= 0 {
+		return false
+	}
+	now := time.Now()
+	if r.since.IsZero() {
+		r.since = now
+	}
+	if now.Sub(r.since) < limit {
+		return false
+	}
+	r.since = time.Time{}
+	c.violated(errStalled, nil)
+	return true
+}
+
+// await sets the deadline of a waiter: for the rest of an incomplete FPDU, or none.
+func (c *conn) await() {
+	r := &c.rx
+	if !r.since.IsZero() && !c.closing.Load() {
+		c.nc.SetReadDeadline(r.since.Add(c.drv.cfg.stall()))
+		r.timed = true
+	} else if r.timed {
+		c.nc.SetReadDeadline(time.Time{})
+		r.timed = false
+	}
 }
 
 // compact makes room for the rest of the FPDU that has begun, and more.
@@ -155,7 +197,7 @@ func (c *conn) inputEnded(err error) {
 	case err != io.EOF:
 		c.done(true, true)
 		c.end(verbs.ConnBroken, asFault(errLost, err))
-	case r.r != r.w || r.markers && !r.deframe.AtBoundary():
+	case r.partial():
 		c.done(true, false)
 		c.end(verbs.ConnBroken, asFault(errTruncated, nil))
 	default:

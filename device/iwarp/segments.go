@@ -16,6 +16,11 @@ import (
 func (c *conn) segment(u []byte) bool {
 	op, err := rdmap.CheckHeader(u, len(u))
 	if err != nil {
+		if l, ok := c.onSend(); ok && c.tx.held {
+			// It was an FPDU, and its CRC was right: from now on this side may send.
+			c.tx.held = false
+			c.fill(l)
+		}
 		c.violated(err, u)
 		return false
 	}
