@@ -13,11 +13,12 @@ import (
 )
 
 // library builds the library and a dat.conf, and returns the latter.
-func library(t *testing.T) string {
+func library(t *testing.T, flags ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	lib := filepath.Join(dir, "libkdapl.so")
-	run(t, nil, "go", "build", "-buildmode=c-shared", "-tags", "kdapl_capi", "-o", lib, ".")
+	args := append([]string{"build", "-buildmode=c-shared", "-tags", "kdapl_capi"}, flags...)
+	run(t, nil, "go", append(args, "-o", lib, ".")...)
 	conf := filepath.Join(dir, "dat.conf")
 	text := "loop u2.0 nonthreadsafe default " + lib + " kdapl.1.0 \"loop\" \"\"\n" +
 		"iwarp u2.0 nonthreadsafe default " + lib + " kdapl.1.0 \"iwarp addr=127.0.0.1\" \"\"\n"
@@ -25,6 +26,37 @@ func library(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return conf
+}
+
+// TestCProgramsWithAddressSanitizer has the memory that C and Go share watched.
+func TestCProgramsWithAddressSanitizer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the library is built once more for it")
+	}
+	conf := library(t, "-asan")
+	for _, program := range []string{"events", "data"} {
+		bin := compile(t, program, "-fsanitize=address")
+		for _, ia := range []string{"loop", "iwarp"} {
+			t.Run(program+"/"+ia, func(t *testing.T) { passes(t, conf, bin, ia) })
+		}
+	}
+}
+
+// compile compiles a program of ctest.
+func compile(t *testing.T, program string, flags ...string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), program)
+	args := append([]string{"-O1", "-g", "-Wall", "-Werror", "-o", bin, filepath.Join("ctest", program+".c")}, flags...)
+	run(t, nil, "gcc", append(args, "-ldat2", "-lpthread")...)
+	return bin
+}
+
+// passes runs a program, which checks itself.
+func passes(t *testing.T, conf, bin string, args ...string) {
+	t.Helper()
+	if out := run(t, []string{"DAT_OVERRIDE=" + conf}, bin, args...); !strings.HasSuffix(out, "PASS\n") {
+		t.Errorf("%s", out)
+	}
 }
 
 func run(t *testing.T, env []string, name string, args ...string) string {
@@ -48,16 +80,12 @@ func TestCPrograms(t *testing.T) {
 	}{
 		{"events", [][]string{{"loop"}, {"iwarp"}}},
 		{"data", [][]string{{"loop"}, {"iwarp"}}},
+		{"bench", [][]string{{"loop"}}},
 		{"open", [][]string{{"loop", "iwarp"}, {"iwarp", "loop"}}},
 	} {
-		bin := filepath.Join(t.TempDir(), c.program)
-		run(t, nil, "gcc", "-O1", "-g", "-Wall", "-Werror", "-o", bin, filepath.Join("ctest", c.program+".c"), "-ldat2", "-lpthread")
+		bin := compile(t, c.program)
 		for _, args := range c.args {
-			t.Run(c.program+"/"+args[0], func(t *testing.T) {
-				if out := run(t, []string{"DAT_OVERRIDE=" + conf}, bin, args...); !strings.HasSuffix(out, "PASS\n") {
-					t.Errorf("%s", out)
-				}
-			})
+			t.Run(c.program+"/"+args[0], func(t *testing.T) { passes(t, conf, bin, args...) })
 		}
 	}
 }
