@@ -262,6 +262,23 @@ func (c *conn) bench() bool {
 	return true
 }
 
+// help lists the connection with those who poll, because there is something to send that TCP
+// does not take at once, or that has been left to the next poll.
+func (c *conn) help() {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	for i, f := range c.feeds {
+		if f == nil || c.on[i] || c.closing.Load() {
+			continue
+		}
+		if n := f.polls.Load(); n != c.polled[i] && f.list(c) {
+			c.polled[i] = n
+			c.on[i] = true
+			c.drv.ticker.follow(f)
+		}
+	}
+}
+
 // waiter waits for input on a small stack and hands over to a receiver.
 func (c *conn) waiter() {
 	for {

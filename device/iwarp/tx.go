@@ -318,26 +318,29 @@ func (c *conn) flusher() {
 	t := &c.tx
 	l := c.qp.Lane()
 	yield() // the poster may have more
-	for {
+	c.help()
+	budget := c.drv.cfg.Spin
+	for idle := 0; ; {
 		l.Lock()
 		switch {
-		case t.blocked:
+		case t.blocked && idle > budget:
 			l.Unlock()
 			c.nc.WaitWritable() // its error is found again by the write
-			l.Lock()
-			owned := t.blocked
+			idle = 0
+			continue
+		case t.blocked:
 			t.blocked = false
-			l.Unlock()
-			if owned {
-				c.write(-1)
-			}
-		case c.claim():
-			l.Unlock()
-			c.write(-1)
-		default:
+		case !c.claim():
 			t.spawned = false
 			l.Unlock()
 			return
 		}
+		l.Unlock()
+		if c.write(-1) {
+			idle = 0
+		} else {
+			idle++
+		}
+		yield()
 	}
 }
