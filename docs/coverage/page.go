@@ -41,7 +41,7 @@ func newPage(src *source, before string) *page {
 	return p
 }
 
-var link = regexp.MustCompile("\\[([^\\]]+)\\]\\(\\.\\./([^)]+)\\)")
+var link = regexp.MustCompile(`\[([^\]]+)\]\(\.\./([^)]+)\)`)
 
 // rule tells rules of the public suite from tests of the repository.
 func (t *test) rule() bool { return strings.HasPrefix(t.file, "dat/dattest/") }
