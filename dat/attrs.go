@@ -45,6 +45,12 @@ func attributes(name string, d *verbs.Attr) (IAAttr, ProviderAttr) {
 		MaxRDMAReadPerEPOutGuaranteed: true,
 		ZBSupported:                   d.Can(verbs.CapZeroBased),
 	}
+	if !d.Can(verbs.CapMW1) && !d.Can(verbs.CapMW2) {
+		ia.MaxRMRs, ia.MaxRMRTargetAddress = 0, 0
+	}
+	if !d.Can(verbs.CapSRQ) {
+		ia.MaxSRQs, ia.MaxEPPerSRQ, ia.MaxRecvPerSRQ = 0, 0, 0
+	}
 	if d.Can(verbs.CapAtomics) || d.Can(verbs.CapWriteImm) || d.Can(verbs.CapUD) {
 		ia.Extension, ia.ExtensionVersion = ExtensionIB, ibExtensionVersion
 	}
@@ -109,6 +115,7 @@ func providerSpecific(d *verbs.Attr) []NamedAttr {
 		{AttrCompletionMeaning, meaning},
 		{AttrSolicitedKnown, truth(d.Can(verbs.CapSolicited))},
 		{AttrReceiverNotReady, truth(d.Can(verbs.CapRNR))},
+		{AttrSendInvalidate, truth(d.Can(verbs.CapSendInval))},
 	}
 }
 
@@ -130,6 +137,8 @@ const (
 	// AttrReceiverNotReady: TRUE if a send that finds no receive waits for one; otherwise it ends the
 	// connection.
 	AttrReceiverNotReady = "KDAPL_RECEIVER_NOT_READY"
+	// AttrSendInvalidate: TRUE if sends can invalidate.
+	AttrSendInvalidate = "KDAPL_SEND_WITH_INVALIDATE"
 )
 
 // count is 1 for a feature that is there.

@@ -252,7 +252,8 @@ func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref, i
 	}
 	copy(ep.sendWR[:len(wrs)], wrs)
 	inFlight.Add(1)
-	_, err := ep.submit(op, ep.sendWR[:len(wrs)])
+	n, err := ep.submit(op, ep.sendWR[:len(wrs)])
+	q.posted -= uint64(min(n, len(wrs)-1)) // parts do not count for themselves
 	if err != nil {
 		inFlight.Add(-1)
 	}
