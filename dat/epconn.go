@@ -122,7 +122,7 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 	ep.mu.Lock()
 	s := ep.loadState()
 	m, ok := s.next(c)
-	ready := ep.qp != nil && ep.connect != nil
+	ready := ep.qp != nil && ep.connect != nil && !ep.recv.dead && !ep.request.dead
 	if ok && ready {
 		ep.state.Store(uint32(m.next))
 		ep.ending = epEnd{}
@@ -134,7 +134,7 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 	case !ok:
 		return ep.fail(op, InvalidState, s.Subtype(), nil, "the EP is in state "+s.String())
 	case !ready:
-		return ep.fail(op, InvalidState, InvalidStateEPNotReady, nil, "a connection needs a PZ and a Connect EVD")
+		return ep.fail(op, InvalidState, InvalidStateEPNotReady, nil, "a connection needs a PZ, a Connect EVD, and EVDs that have not failed")
 	}
 	// Only completions on the EVD of the connection's events have an order with these.
 	for _, q := range []*dtoQueue{&ep.recv, &ep.request} {

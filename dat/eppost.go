@@ -280,6 +280,9 @@ func (ep *EP) submit(op string, wrs []verbs.SendWR) (int, error) {
 	n, err := ep.qp.PostSend(wrs)
 	q.tail -= uint64(len(wrs) - n)
 	q.posted += uint64(n)
+	if q.dead {
+		q.flushLocked(ep)
+	}
 	if err != nil && n < len(wrs) {
 		return n, ep.postError(op, err)
 	}
@@ -421,6 +424,9 @@ func (ep *EP) submitRecvs(op string, wrs []verbs.RecvWR) (int, error) {
 	n, err := ep.qp.PostRecv(wrs)
 	q.tail -= uint64(len(wrs) - n)
 	q.posted += uint64(n)
+	if q.dead {
+		q.flushLocked(ep)
+	}
 	if err != nil && n < len(wrs) {
 		return n, ep.postError(op, err)
 	}

@@ -286,6 +286,7 @@ func (ia *IA) onAsync(ev verbs.AsyncEvent) {
 			}
 		}
 		ia.raise(AsyncErrorEVDOverflow, about, ReasonEVDOverflow)
+		go ia.cqFailed(ev.CQ, ev.Err)
 	case verbs.AsyncQPFatal:
 		ia.raise(AsyncErrorEPBroken, about, ReasonEPTransferTo)
 		if ep, ok := about.self.(*EP); ok {

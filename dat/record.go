@@ -66,6 +66,8 @@ type dtoQueue struct {
 	discard bool
 	disc    discipline
 	ud      bool // the EP is of ServiceUD
+	// dead: the CQ has failed; dat completes what is posted, as flushed. It changes under mu and EP.mu.
+	dead bool
 
 	// Under the EVD's lock:
 
@@ -221,6 +223,11 @@ func (q *dtoQueue) drain(on bool, epoch uint32) {
 func (q *dtoQueue) flushLeft(ep *EP) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.flushLocked(ep)
+}
+
+// flushLocked is flushLeft with mu held.
+func (q *dtoQueue) flushLocked(ep *EP) {
 	e := q.evd
 	if e == nil {
 		return
