@@ -30,6 +30,7 @@ var layers = []struct {
 	{"internal/", []string{"internal/"}},
 	{"model", nil},
 	{"docs/", nil},
+	{"examples/", []string{"registry", "dat"}},
 	{"docs", nil},
 	{"bench", []string{"dat", "device/", "internal/", "registry", "verbs"}},
 	{"interop", []string{"dat", "device/", "internal/", "registry", "verbs"}},

@@ -113,7 +113,8 @@ type PSPConfig struct {
 	// (dat_psp_create_any).
 	ConnQual uint64
 	// EVD receives a ConnectionRequest event for each request; it needs
-	// StreamConnectionRequest. Requests that find it full are refused.
+	// StreamConnectionRequest. Requests that find it full are refused, and so are those beyond
+	// what the adapter lets wait for an answer (128 on loop and iWARP).
 	EVD *EVD
 	// Flags say who makes the EP for a request: the consumer, who names it in Accept, or the provider; its
 	// EP comes with the CR, without PZ and EVDs, which Modify supplies.

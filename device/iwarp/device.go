@@ -24,7 +24,12 @@ func New(cfg Config) verbs.Device {
 }
 
 // Name implements [verbs.Device].
-func (d *Device) Name() string { return d.cfg.Name }
+func (d *Device) Name() string {
+	if d == nil {
+		return ""
+	}
+	return d.cfg.Name
+}
 
 // nextQPN counts the QP numbers of the process.
 var nextQPN atomic.Uint32
@@ -39,6 +44,9 @@ func qpn() uint32 {
 
 // Open implements [verbs.Device].
 func (d *Device) Open(cfg verbs.OpenConfig) (verbs.Context, error) {
+	if d == nil {
+		return nil, verbs.ErrNoDevice
+	}
 	drv := &driver{dev: d, cfg: &d.cfg, listeners: map[*listener]struct{}{}}
 	if err := drv.openCapture(); err != nil {
 		return nil, err

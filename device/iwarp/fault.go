@@ -15,7 +15,6 @@ import (
 var (
 	errBacklog   = errors.New("iwarp: too many requests wait for an answer")
 	errClosed    = errors.New("iwarp: the connection was closed before it was established")
-	errStray     = errors.New("iwarp: the peer sent more than its request before it had the answer")
 	errNoAnswer  = errors.New("iwarp: no answer in time")
 	errNoReply   = errors.New("iwarp: the peer ended the connection instead of answering")
 	errNoFPDU    = errors.New("iwarp: the peer sent no first message in time")

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,11 +55,10 @@ func hosts(plan func(faultnet.Attempt) faultnet.Plan) (a, b Config) {
 
 // Over a network that splits, delays and stalls, with segments of many sizes; time is fake.
 func TestSuiteOverFaultnet(t *testing.T) {
-	rounds := 3
 	if testing.Short() {
-		rounds = 1
+		t.Skip("takes minutes under the race detector; go test without -short runs it")
 	}
-	for seed := range rounds {
+	for seed := range 1 {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			bubbles(t, func(testing.TB) verbstest.Pair {
 				ca, cb := hosts(faultnet.Each(uint64(seed), 20000, faultnet.Lossless))
@@ -71,6 +71,9 @@ func TestSuiteOverFaultnet(t *testing.T) {
 // bubbles runs the suite with each rule in a bubble of its own.
 func bubbles(t *testing.T, open func(testing.TB) verbstest.Pair) {
 	verbstest.RunIn(t, func(t *testing.T, rule func(*testing.T)) {
+		if strings.Contains(t.Name(), "/stress/") {
+			t.Skip("goroutines that spin stop a bubble's clock: the stress rules run over TCP")
+		}
 		synctest.Test(t, func(t *testing.T) {
 			t.Cleanup(func() { time.Sleep(time.Hour) }) // the last connections end
 			rule(t)

@@ -56,10 +56,18 @@ func New(cfg Config) *Device {
 }
 
 // Name implements [verbs.Device].
-func (d *Device) Name() string { return d.cfg.Name }
+func (d *Device) Name() string {
+	if d == nil {
+		return ""
+	}
+	return d.cfg.Name
+}
 
 // Open implements [verbs.Device].
 func (d *Device) Open(cfg verbs.OpenConfig) (verbs.Context, error) {
+	if d == nil {
+		return nil, verbs.ErrNoDevice
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.removed {
