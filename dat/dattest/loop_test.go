@@ -44,6 +44,13 @@ func TestLoopBetweenAdapters(t *testing.T) {
 	})
 }
 
+// An adapter whose limits are near.
+func TestSmallAdapter(t *testing.T) {
+	dattest.Run(t, onLoop(loop.Config{Adjust: func(a *verbs.Attr) {
+		a.MaxQPWR, a.MaxCQE, a.MaxMessage, a.MaxReadSGE, a.MaxReadsIn, a.MaxReadsOut = 128, 1024, 1<<17, 1, 1, 1
+	}}))
+}
+
 // An adapter without any of what may be missing.
 func TestLesserAdapter(t *testing.T) {
 	dattest.Run(t, onLoop(loop.Config{Adjust: func(a *verbs.Attr) { a.Caps = 0 }}))

@@ -42,6 +42,9 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"attribute", attributeRules},
+		{"evd", evdRules},
+		{"upcall", upcallRules},
+		{"wait", waitRules},
 		{"rmr", rmrRules},
 		{"fmr", fmrRules},
 		{"invalidate", invalidateRules},
