@@ -39,6 +39,7 @@ type conn struct {
 	watched bool // there is a waiter, or a receiver that will become one
 	over    bool // nothing more is to be read
 	on      [2]bool
+	driven  atomic.Bool // it is on a list
 	feeds   [2]*feed
 	polled  [2]uint64 // the feeds' polls when last looked at
 
@@ -195,10 +196,14 @@ func (c *conn) watch() {
 		c.watched = true
 		go c.waitFn()
 	}
+	if c.tx.pending.Load() {
+		go c.resume()
+	}
 }
 
 // unlist takes the connection from its feeds. The caller holds wmu.
 func (c *conn) unlist() {
+	c.driven.Store(false)
 	for i, f := range c.feeds {
 		if c.on[i] {
 			c.on[i] = false
@@ -226,11 +231,29 @@ func (c *conn) release(from *feed) {
 
 // bench leaves the input to those who poll, and gives up the waiter. It reports false if nobody polls.
 func (c *conn) bench() bool {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if !c.list() {
+		return false
+	}
+	c.watched = false
+	return true
+}
+
+// help lists the connection with those who poll, because TCP does not take at once what there is to
+// send. It reports false if nobody polls.
+func (c *conn) help() bool {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	return c.list()
+}
+
+// list lists the connection with the feeds that have been polled since they were last looked at, and
+// are not armed. The caller holds wmu.
+func (c *conn) list() bool {
 	if c.closing.Load() {
 		return false
 	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
 	for i, f := range c.feeds {
 		if f == nil {
 			continue
@@ -245,38 +268,23 @@ func (c *conn) bench() bool {
 			c.drv.ticker.follow(f)
 		}
 	}
-	if !c.on[0] && !c.on[1] {
-		return false
-	}
+	listed := false
 	for i, f := range c.feeds {
-		if c.on[i] && f.cq.Armed() {
+		if !c.on[i] {
+			continue
+		}
+		if f.cq.Armed() {
 			c.unlist()
 			return false
 		}
+		listed = true
 	}
 	if c.closing.Load() {
 		c.unlist()
 		return false
 	}
-	c.watched = false
-	return true
-}
-
-// help lists the connection with those who poll, because there is something to send that TCP
-// does not take at once, or that has been left to the next poll.
-func (c *conn) help() {
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
-	for i, f := range c.feeds {
-		if f == nil || c.on[i] || c.closing.Load() {
-			continue
-		}
-		if n := f.polls.Load(); n != c.polled[i] && f.list(c) {
-			c.polled[i] = n
-			c.on[i] = true
-			c.drv.ticker.follow(f)
-		}
-	}
+	c.driven.Store(listed)
+	return listed
 }
 
 // waiter waits for input on a small stack and hands over to a receiver.

@@ -282,14 +282,14 @@ func (c *conn) write(rounds int) (moved bool) {
 	}
 }
 
-// leave leaves the flight to the flusher.
+// leave leaves the flight to the flusher or, if the consumer polls, to it.
 func (c *conn) leave(l *softnic.Lane) {
 	t := &c.tx
 	l.Lock()
 	t.blocked = true
 	t.pending.Store(true)
-	spawn := !t.spawned
-	t.spawned = true
+	spawn := !t.spawned && !c.driven.Load()
+	t.spawned = t.spawned || spawn
 	l.Unlock()
 	if spawn {
 		go c.flushFn()
@@ -313,18 +313,23 @@ func (c *conn) unwritable(l *softnic.Lane) {
 }
 
 // flusher sends what nobody else sends: what gathers while requests are outstanding, and what TCP did not
-// take at once. It ends when there is nothing left.
+// take at once, unless the consumer polls. It ends when there is nothing left for it.
 func (c *conn) flusher() {
 	t := &c.tx
 	l := c.qp.Lane()
 	yield() // the poster may have more
-	c.help()
-	budget := c.drv.cfg.Spin
 	for idle := 0; ; {
 		l.Lock()
 		switch {
-		case t.blocked && idle > budget:
+		case t.blocked && c.driven.Load():
+			t.spawned = false
 			l.Unlock()
+			return
+		case t.blocked && idle > 0:
+			l.Unlock()
+			if c.help() {
+				continue
+			}
 			c.nc.WaitWritable() // its error is found again by the write
 			idle = 0
 			continue
@@ -341,6 +346,18 @@ func (c *conn) flusher() {
 		} else {
 			idle++
 		}
-		yield()
+	}
+}
+
+// resume starts a flusher if there is something to send and nobody who does. Pollers have left.
+func (c *conn) resume() {
+	t := &c.tx
+	l := c.qp.Lane()
+	l.Lock()
+	spawn := !t.spawned && (t.blocked || !t.writing && !t.out.empty())
+	t.spawned = t.spawned || spawn
+	l.Unlock()
+	if spawn {
+		c.flusher()
 	}
 }
