@@ -1,7 +1,7 @@
 package iwarp
 
 import (
-	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"strings"
@@ -54,19 +54,56 @@ func hosts(plan func(faultnet.Attempt) faultnet.Plan) (a, b Config) {
 	return Config{Name: "a", Addr: x, Network: ha}, Config{Name: "b", Addr: y, Network: hb}
 }
 
-// Over a network that splits, delays and stalls, with segments of many sizes; time is fake.
-func TestSuiteOverFaultnet(t *testing.T) {
-	if os.Getenv("KDAPL_LONG") == "" {
-		t.Skip("takes minutes, since rules that spin stop the fake clock; KDAPL_LONG=1 runs it, as .ci/run full does")
+// gentle draws plans that split and delay everything, but only so much that the rules, which look every
+// 20 microseconds, do not look for long.
+func gentle(a faultnet.Attempt) faultnet.Plan {
+	rng := rand.New(rand.NewPCG(uint64(a.Index), 'g'))
+	stream := func() faultnet.Stream {
+		s := faultnet.Stream{Latency: time.Duration(rng.IntN(50)) * time.Microsecond, MSS: 128 + rng.IntN(9000)}
+		if rng.IntN(2) == 0 {
+			s.ReadMax = 16 + rng.IntN(20000)
+		}
+		if rng.IntN(2) == 0 {
+			s.WriteMax = 16 + rng.IntN(20000)
+		}
+		if rng.IntN(3) == 0 {
+			s.Window = 1000 + rng.IntN(100000)
+		}
+		return s
 	}
-	for seed := range 1 {
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			bubbles(t, func(testing.TB) verbstest.Pair {
-				ca, cb := hosts(faultnet.Each(uint64(seed), 20000, faultnet.Lossless))
-				return verbstest.Pair{Active: New(ca), Passive: New(cb), Deadline: time.Hour}
-			})
+	return faultnet.Plan{Seed: rng.Uint64(), Up: stream(), Down: stream()}
+}
+
+// Over a network that splits and delays, with segments of many sizes; time is fake. In the long form
+// (KDAPL_LONG=1) also over one that stalls for long, which takes minutes, since rules that look around
+// do so for as long.
+func TestSuiteOverFaultnet(t *testing.T) {
+	for _, options := range []string{"crc=on", "crc=off", "crc=off,markers=on"} {
+		t.Run(options, func(t *testing.T) {
+			if testing.Short() && options != "crc=on" {
+				t.Skip("the short form runs with the defaults only")
+			}
+			overFaultnet(t, options, gentle)
 		})
 	}
+	t.Run("long", func(t *testing.T) {
+		if os.Getenv("KDAPL_LONG") == "" {
+			t.Skip("takes minutes: KDAPL_LONG=1 runs it, as .ci/run full does")
+		}
+		overFaultnet(t, "crc=on", faultnet.Each(0, 20000, faultnet.Lossless))
+	})
+}
+
+func overFaultnet(t *testing.T, options string, plan func(faultnet.Attempt) faultnet.Plan) {
+	bubbles(t, func(t testing.TB) verbstest.Pair {
+		ca, cb := hosts(plan)
+		for _, c := range []*Config{&ca, &cb} {
+			o, err := ParseConfig(options)
+			must(t, err)
+			c.NoCRC, c.Markers = o.NoCRC, o.Markers
+		}
+		return verbstest.Pair{Active: New(ca), Passive: New(cb), Deadline: time.Hour}
+	})
 }
 
 // bubbles runs the suite with each rule in a bubble of its own.
