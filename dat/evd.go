@@ -192,7 +192,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 			return nil, err
 		}
 	}
-	if e.up.policy.Live() {
+	if cfg.Policy.Live() {
 		e.pump() // primes the CQ's notification
 	}
 	return e, nil
