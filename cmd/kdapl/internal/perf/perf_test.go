@@ -388,7 +388,11 @@ func TestMeasuredPathAllocatesNothing(t *testing.T) {
 			if testing.Short() {
 				many = 2000
 			}
-			if each := (mallocs(100+many) - mallocs(100)) / float64(many); each > 0.02 {
+			limit := 0.02
+			if testing.Short() && spec.List == 1 {
+				limit = 0.2 // few messages, so that what the runtime allocates shows; one each would be 1
+			}
+			if each := (mallocs(100+many) - mallocs(100)) / float64(many); each > limit {
 				t.Errorf("list of %d: %.3f allocations a message", spec.List, each)
 			}
 		}
