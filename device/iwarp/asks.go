@@ -226,14 +226,12 @@ func (t *tx) settle(e *asked) {
 
 // arrived places a segment of a read response. The caller holds l, the lane of the send side.
 func (c *conn) arrived(l *softnic.Lane, h *ddp.Tagged, payload []byte) error {
-	t := &c.tx
-	e := t.find(false, 0)
+	e := c.tx.find(false, 0)
 	if e == nil {
 		return rdmap.ErrUnrequested
 	}
-	off := e.length - e.sink.Left
-	last := h.Control().Last()
-	if err := e.sink.Accept(last, h.STag(), h.TO(), len(payload)); err != nil {
+	sink := e.sink
+	if err := sink.Accept(h.Control().Last(), h.STag(), h.TO(), len(payload)); err != nil {
 		return err
 	}
 	if len(payload) > 0 {
@@ -246,21 +244,33 @@ func (c *conn) arrived(l *softnic.Lane, h *ddp.Tagged, payload []byte) error {
 		if len(payload) == int(e.length) {
 			l.Place(v, payload)
 		} else {
-			v.Put(int(off), payload)
+			v.Put(int(e.length-e.sink.Left), payload)
 		}
 		v.Release()
 	}
-	if !last {
-		return nil
+	return c.advanced(l, h, len(payload))
+}
+
+// advanced takes a segment of a read response as placed, and ends the request behind the last. The caller
+// holds l, the lane of the send side.
+func (c *conn) advanced(l *softnic.Lane, h *ddp.Tagged, n int) error {
+	t := &c.tx
+	e := t.find(false, 0)
+	if e == nil {
+		return rdmap.ErrUnrequested
 	}
-	kind, pos, n, inval := e.kind, e.pos, e.length, e.inval
+	last := h.Control().Last()
+	if err := e.sink.Accept(last, h.STag(), h.TO(), n); err != nil || !last {
+		return err
+	}
+	kind, pos, length, inval := e.kind, e.pos, e.length, e.inval
 	t.settle(e)
 	switch {
 	case kind == askRTR:
 	case kind == askReadInval && !c.qp.InvalidateSink(l, inval):
 		c.qp.Finish(l, pos, verbs.StatusMemoryManagement, 0)
 	default:
-		c.qp.Finish(l, pos, verbs.StatusSuccess, n)
+		c.qp.Finish(l, pos, verbs.StatusSuccess, length)
 	}
 	c.qp.Pump(l)
 	return nil

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"encoding/binary"
 	"io"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type rx struct {
 	markers bool
 	deframe mpa.Deframer
 	ulpdu   []byte // collected, with markers
+	direct  direct
+	pieces  [][]byte // of a direct read
 
 	since time.Time // when an FPDU was seen to be incomplete, if it still is
 	timed bool      // the connection has a read deadline for it
@@ -104,10 +107,17 @@ func (c *conn) receive() bool {
 	if c.closing.Load() {
 		return c.discard()
 	}
-	r.compact()
-	r.vec[0] = r.buf[r.w:]
-	n, err := c.nc.TryReadv(r.vec[:])
-	r.vec[0] = nil
+	var n int
+	var err error
+	if r.direct.active {
+		n, err = c.receiveDirect()
+	} else {
+		r.compact()
+		r.vec[0] = r.buf[r.w:]
+		n, err = c.nc.TryReadv(r.vec[:])
+		r.vec[0] = nil
+		r.w += n
+	}
 	if err != nil {
 		if err == netio.ErrWouldBlock {
 			return r.partial() && c.stalled()
@@ -115,7 +125,6 @@ func (c *conn) receive() bool {
 		c.inputEnded(err)
 		return true
 	}
-	r.w += n
 	r.since = time.Time{}
 	c.consume()
 	return true
@@ -123,7 +132,7 @@ func (c *conn) receive() bool {
 
 // partial reports that an FPDU has begun and is not complete.
 func (r *rx) partial() bool {
-	return r.r != r.w || r.markers && !r.deframe.AtBoundary()
+	return r.r != r.w || r.direct.active || r.direct.skip > 0 || r.markers && !r.deframe.AtBoundary()
 }
 
 // stalled ends a connection whose peer does not complete an FPDU: its length may have been
@@ -212,7 +221,8 @@ func (c *conn) consume() {
 	r := &c.rx
 	if r.markers {
 		c.consumeMarked()
-	} else {
+	} else if !r.direct.active || r.direct.off == r.direct.n && c.finish() {
+		r.skipTrailer()
 		for r.r < r.w && !c.closing.Load() {
 			u, n, err := mpa.Parse(r.buf[r.r:r.w], r.crc)
 			if err != nil {
@@ -220,6 +230,9 @@ func (c *conn) consume() {
 				break
 			}
 			if n > r.w-r.r {
+				if size := int(binary.BigEndian.Uint16(r.buf[r.r:])); r.w-r.r > mpa.LengthLen {
+					c.beginDirect(size)
+				}
 				break
 			}
 			r.r += n
@@ -235,6 +248,15 @@ func (c *conn) consume() {
 	if r.ask {
 		r.ask = false
 		c.push()
+	}
+}
+
+// skipTrailer drops what has come of the pad and CRC of an FPDU that was read to its place.
+func (r *rx) skipTrailer() {
+	if d := &r.direct; d.skip > 0 {
+		n := min(d.skip, r.w-r.r)
+		d.skip -= n
+		r.r += n
 	}
 }
 

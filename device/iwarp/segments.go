@@ -127,6 +127,24 @@ func (c *conn) send1(op rdmap.Opcode, u []byte) (bool, error) {
 
 // part places a segment of a send of several.
 func (c *conn) part(l *softnic.Lane, op rdmap.Opcode, h *ddp.Untagged, p []byte) (bool, error) {
+	q := c.qp
+	if goes, err := c.openPart(l, op, h, len(p)); !goes || err != nil {
+		return goes, err
+	}
+	if len(p) > 0 {
+		v, verdict := q.RecvAt(l, h.MO(), uint32(len(p)))
+		if verdict != softnic.Accepted {
+			q.FailRecv(l, softnic.RecvFault)
+			return true, ddp.ErrLocal
+		}
+		v.Put(0, p)
+		v.Release()
+	}
+	return c.endPart(l, h.Control().Last(), len(p))
+}
+
+// openPart checks a segment of n bytes of a send of several, and finds the receive for the first.
+func (c *conn) openPart(l *softnic.Lane, op rdmap.Opcode, h *ddp.Untagged, n int) (bool, error) {
 	r := &c.rx
 	q := c.qp
 	if !q.Receiving() {
@@ -141,29 +159,28 @@ func (c *conn) part(l *softnic.Lane, op rdmap.Opcode, h *ddp.Untagged, p []byte)
 	} else if uint8(op) != r.sendOp {
 		return true, rdmap.ErrOpcode
 	}
-	if err := r.sends.Check(h.MSN(), h.MO(), len(p), true, r.size); err != nil {
-		if err == ddp.ErrTooLong {
-			q.FailRecv(l, softnic.TooLong)
-		}
-		return true, err
+	err := r.sends.Check(h.MSN(), h.MO(), n, true, r.size)
+	if err == ddp.ErrTooLong {
+		q.FailRecv(l, softnic.TooLong)
 	}
-	if len(p) > 0 {
-		v, verdict := q.RecvAt(l, h.MO(), uint32(len(p)))
-		if verdict != softnic.Accepted {
-			q.FailRecv(l, softnic.RecvFault)
-			return true, ddp.ErrLocal
-		}
-		v.Put(0, p)
-		v.Release()
+	return true, err
+}
+
+// endPart takes a segment of n bytes as placed, and completes the receive behind the last.
+func (c *conn) endPart(l *softnic.Lane, last bool, n int) (bool, error) {
+	r := &c.rx
+	total := r.sends.Accept(n, last)
+	if !last {
+		return true, nil
 	}
-	last := h.Control().Last()
-	n := r.sends.Accept(len(p), last)
-	if last {
-		if v := q.EndRecv(l, &r.head, n); v != softnic.Accepted {
-			return true, untagged(v)
-		}
+	switch v := c.qp.EndRecv(l, &r.head, total); v {
+	case softnic.Accepted:
+		return true, nil
+	case softnic.RecvFault: // the QP has ended meanwhile
+		return false, nil
+	default:
+		return true, untagged(v)
 	}
-	return true, nil
 }
 
 // immediate takes the immediate data behind a write (RFC 7306 section 6).

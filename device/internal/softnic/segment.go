@@ -173,6 +173,9 @@ func (v Vec) Slices(to [][]byte, off, n int) [][]byte {
 	return to
 }
 
+// VecOfPieces is the Vec of a list of pieces, which is cleared when it is released.
+func VecOfPieces(p *[][]byte) Vec { return Vec{more: p} }
+
 // Put copies src to v from the offset on.
 func (v Vec) Put(off int, src []byte) {
 	if v.more == nil {
