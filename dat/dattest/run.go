@@ -45,6 +45,8 @@ func groups() []group {
 		{"evd", evdRules},
 		{"upcall", upcallRules},
 		{"wait", waitRules},
+		{"connection", connectionRules},
+		{"end", endRules},
 		{"rmr", rmrRules},
 		{"fmr", fmrRules},
 		{"invalidate", invalidateRules},
