@@ -123,6 +123,11 @@ func attrEPLimits(e *env) {
 }
 
 func attrFlags(e *env) {
+	a, b := e.link()
+	for _, flags := range []dat.CompletionFlags{1 << 14, dat.CompletionEVDThreshold, dat.CompletionUnsignalled} {
+		e.refused(a.PostSend(1, flags), fmt.Sprintf("PostSend with %v", flags), dat.InvalidParameter)
+		e.refused(b.PostRecv(1, flags), fmt.Sprintf("PostRecv with %v", flags), dat.InvalidParameter)
+	}
 	for _, flag := range []dat.CompletionFlags{dat.CompletionUnsignalled, dat.CompletionSolicitedWait} {
 		attr := dat.DefaultEPAttr(e.a.attr)
 		attr.RecvCompletionFlags = flag
@@ -296,17 +301,39 @@ func attrCounters(e *env) {
 	e.must(err, "Register")
 	evd := e.a.evd()
 	ep := e.a.ep()
+	psp, err := e.a.ia.NewPSP(dat.PSPConfig{EVD: e.a.cr})
+	e.must(err, "NewPSP")
+	csp, err := e.a.ia.NewCSP(dat.CSPConfig{EVD: e.a.cr})
+	e.must(err, "NewCSP")
+	cno, err := e.a.ia.NewCNO(nil)
+	e.must(err, "NewCNO")
+	free := []func() error{ep.Free, evd.Free, lmr.Free, psp.Free, csp.Free, cno.Free}
 	want := before
 	want.PZs++
 	want.LMRs++
 	want.EVDs++
 	want.EPs++
+	want.PSPs++
+	want.CSPs++
+	want.CNOs++
+	if e.can(needRMR) {
+		rmr, err := pz.NewRMR()
+		e.must(err, "NewRMR")
+		free = append(free, rmr.Free)
+		want.RMRs++
+	}
+	if e.can(needSRQ) {
+		srq, err := pz.NewSRQ(dat.SRQAttr{MaxRecvDTOs: 1, MaxRecvIOV: 1})
+		e.must(err, "NewSRQ")
+		free = append(free, srq.Free)
+		want.SRQs++
+	}
 	if got := count(); got != want {
 		e.Errorf("%+v, want %+v", got, want)
 	}
 	e.refused(e.a.ia.Close(context.Background(), dat.CloseGraceful), "graceful Close with objects", dat.InvalidState, dat.InvalidStateIAInUse)
-	for _, err := range []error{ep.Free(), evd.Free(), lmr.Free(), pz.Free()} {
-		e.must(err, "Free")
+	for _, f := range append(free, pz.Free) {
+		e.must(f(), "Free")
 	}
 	if got := count(); got != before {
 		e.Errorf("%+v, want %+v", got, before)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"time"
 
 	"kdapl/dat"
 )
@@ -100,22 +101,31 @@ func cnoWait(e *env) {
 func cnoWakes(e *env) {
 	const n = 6
 	c, evds := e.a.cno(n)
+	ctx, cancel := context.WithTimeout(context.Background(), e.deadline)
+	defer cancel()
 	got := make(chan *dat.EVD, n)
-	for range n {
-		go func() {
-			evd, _ := c.Wait(context.Background(), e.deadline)
-			got <- evd
-		}()
-	}
-	for _, evd := range evds {
-		e.must(evd.PostSE(1), "PostSE")
-	}
-	seen := map[*dat.EVD]bool{}
-	for range n {
-		seen[<-got] = true
-	}
-	if len(seen) != n || seen[nil] {
-		e.Errorf("%d EVDs have triggered, waiters have %v", n, seen)
+	for range e.rounds(50) {
+		for range n {
+			go func() {
+				evd, _ := c.Wait(ctx, dat.Infinite)
+				got <- evd
+			}()
+		}
+		runtime.Gosched() // most of them sleep now
+		for _, evd := range evds {
+			e.must(evd.PostSE(1), "PostSE")
+		}
+		seen := map[*dat.EVD]bool{}
+		for range n {
+			seen[<-got] = true
+		}
+		if len(seen) != n || seen[nil] {
+			e.Fatalf("%d EVDs have triggered, waiters have %v", n, seen)
+		}
+		for _, evd := range evds {
+			for range evd.Drain() {
+			}
+		}
 	}
 }
 
@@ -189,6 +199,12 @@ func cnoModify(e *env) {
 	if q, err := evd[0].Query(); err != nil || q.CNO != second {
 		e.Errorf("%+v, %v", q, err)
 	}
+	e.must(evd[0].Disable(), "Disable")
+	e.must(evd[0].ModifyCNO(first), "ModifyCNO of a disabled EVD")
+	e.untriggered(first, "its EVD is disabled")
+	e.must(evd[0].ModifyCNO(second), "ModifyCNO of a disabled EVD")
+	e.must(evd[0].Enable(), "Enable")
+	e.triggered(second, evd[0])
 	e.must(evd[0].ModifyCNO(nil), "ModifyCNO")
 	e.must(evd[0].PostSE(2), "PostSE")
 	e.untriggered(second, "its EVD has no CNO")
@@ -220,8 +236,13 @@ func cnoAgent(e *env) {
 	evd := e.a.evdOf(dat.EVDConfig{CNO: c})
 	for range 3 {
 		e.must(evd.PostSE(1), "PostSE")
-		if got := <-calls; got != evd {
-			e.Errorf("the agent gets %v", got)
+		select {
+		case got := <-calls:
+			if got != evd {
+				e.Errorf("the agent gets %v", got)
+			}
+		case <-time.After(e.deadline):
+			e.Fatalf("the agent is not called")
 		}
 	}
 	e.triggered(c, evd)
@@ -248,7 +269,11 @@ func cnoAbort(e *env) {
 		<-begins
 		runtime.Gosched()
 		e.must(ia.Close(context.Background(), dat.CloseAbrupt), "Close")
-		err = <-ended
+		select {
+		case err = <-ended:
+		case <-time.After(e.deadline):
+			e.Fatalf("the wait goes on")
+		}
 		if errors.Is(err, dat.InvalidHandleCNO) {
 			return false // it had not begun
 		}
@@ -267,7 +292,16 @@ func cnoFD(e *env) {
 		e.Errorf("FD %d, %+v, %v", c.FD(), q, err)
 	}
 	evd := e.a.evdOf(dat.EVDConfig{CNO: c})
+	look := func(when string, want bool) {
+		e.Helper()
+		if readable(c.FD()) != want {
+			e.Errorf("%s: readable is %v", when, !want)
+		}
+	}
+	look("new", false)
 	e.must(evd.PostSE(1), "PostSE")
+	look("triggered", true)
 	e.triggered(c, evd)
+	look("taken", false)
 	e.untriggered(c, "its trigger is taken")
 }

@@ -96,9 +96,14 @@ func fmrAtOnce(e *env) {
 	a, b := e.link()
 	l := e.b.allocate(1)
 	e.must(a.PostRecv(1, 0, e.a.lmr.Triplet(0, 6)), "PostRecv")
-	_, _, err := l.FMR([][]byte{[]byte("mapped")}, dat.PrivLocalRead, dat.VATypeVA, b, 2, 0)
+	lmrContext, rmrContext, err := l.FMR([][]byte{[]byte("mapped")}, dat.PrivLocalRead, dat.VATypeVA, b, 2, 0)
 	e.must(err, "FMR")
-	e.must(b.PostSend(3, 0, l.Triplet(0, 6)), "PostSend behind a registration")
+	if rmrContext != 0 {
+		e.Errorf("a remote context %#x without remote privileges", rmrContext)
+	}
+	local := l.Triplet(0, 6)
+	local.LMRContext = lmrContext
+	e.must(b.PostSend(3, 0, local), "PostSend behind a registration")
 	e.must(l.Invalidate(b, 4, dat.CompletionBarrierFence), "Invalidate behind a send")
 	for _, cookie := range []uint64{2, 3, 4} {
 		e.done(e.b.request, cookie, dat.StatusSuccess)
@@ -223,6 +228,8 @@ func fmrBadEP(e *env) {
 	e.must(err, "AllocateLMR")
 	_, _, err = other.FMR(mem, dat.PrivAll, dat.VATypeVA, b, 1, 0)
 	e.refused(err, "FMR on an EP of another PZ", dat.ProtectionViolation)
+	_, _, err = l.FMR(mem, dat.PrivAll, dat.VATypeVA, e.a.ep(), 1, 0)
+	e.refused(err, "FMR on an EP of another IA", dat.InvalidHandle, dat.InvalidHandleEP)
 	_, _, err = l.FMR(mem, dat.PrivAll, dat.VATypeVA, nil, 1, 0)
 	e.refused(err, "FMR without EP", dat.InvalidHandle, dat.InvalidHandleEP)
 }

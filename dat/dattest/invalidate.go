@@ -91,6 +91,7 @@ func readToLMR(e *env) {
 	e.refused(a.PostRDMAReadToRMR(1, 0, dat.RMRTriplet{SegmentLength: 6, RMRContext: 0x777}, e.b.lmr.RMRTriplet(0, 6)),
 		"a read to nowhere", dat.ProtectionViolation)
 	e.refused(a.PostRDMAReadToRMR(1, 0, e.a.lmr.RMRTriplet(0, 5), e.b.lmr.RMRTriplet(0, 6)), "a read to too little", dat.LengthError)
+	e.refused(a.PostRDMAReadToRMR(1, 0, e.a.lmr.RMRTriplet(memSize-5, 6), e.b.lmr.RMRTriplet(0, 6)), "a read past the LMR", dat.ProtectionViolation)
 }
 
 func readToRMR(e *env) {
@@ -103,6 +104,18 @@ func readToRMR(e *env) {
 	e.done(e.a.request, 1, dat.StatusSuccess)
 	if string(e.a.mem[104:110]) != "from b" {
 		e.Errorf("arrived: %q", e.a.mem[104:110])
+	}
+	if !e.can(needZB) {
+		return
+	}
+	r := e.a.rmr()
+	rmrContext, err := r.Bind(e.a.lmr, e.a.lmr.Triplet(200, 50), dat.PrivRemoteWrite, dat.VATypeZB, a, 2, dat.CompletionSuppress)
+	e.must(err, "Bind")
+	e.must(a.PostRDMAReadToRMR(3, 0, dat.RMRTriplet{VirtualAddress: 44, SegmentLength: 6, RMRContext: rmrContext}, e.b.lmr.RMRTriplet(0, 6)),
+		"PostRDMAReadToRMR to a zero-based RMR")
+	e.done(e.a.request, 3, dat.StatusSuccess)
+	if string(e.a.mem[244:250]) != "from b" {
+		e.Errorf("arrived: %q", e.a.mem[244:250])
 	}
 }
 

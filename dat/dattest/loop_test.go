@@ -1,6 +1,7 @@
 package dattest_test
 
 import (
+	"flag"
 	"net/netip"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 	"kdapl/verbs"
 )
 
+// deadline bounds each wait, for runs that are to fail; 0 is the suite's own bound.
+var deadline = flag.Duration("deadline", 0, "bound of each wait of the suite")
+
 // nowhere is an address without an adapter.
 var nowhere = netip.AddrFrom4([4]byte{127, 9, 9, 9})
 
@@ -18,7 +22,7 @@ func onLoop(cfg loop.Config) func(testing.TB) dattest.Adapters {
 	d := loop.New(cfg)
 	open := func(cfg dat.Config) (*dat.IA, error) { return dat.Open(d, cfg) }
 	return func(testing.TB) dattest.Adapters {
-		return dattest.Adapters{Active: open, Passive: open, Unreachable: nowhere}
+		return dattest.Adapters{Active: open, Passive: open, Unreachable: nowhere, Deadline: *deadline}
 	}
 }
 
@@ -39,7 +43,7 @@ func TestLoopBetweenAdapters(t *testing.T) {
 		return dattest.Adapters{
 			Active:      func(cfg dat.Config) (*dat.IA, error) { return dat.Open(first, cfg) },
 			Passive:     func(cfg dat.Config) (*dat.IA, error) { return dat.Open(second, cfg) },
-			Unreachable: nowhere, Remove: second.Remove,
+			Unreachable: nowhere, Remove: second.Remove, Deadline: *deadline,
 		}
 	})
 }

@@ -79,6 +79,8 @@ func rspOne(e *env) {
 	}
 	e.state(ep, dat.StatePassiveConnectionPending)
 	e.refused(rsp.Free(), "Free of an RSP whose request has come", dat.InvalidHandle, dat.InvalidHandleRSP)
+	_, err := rsp.Query()
+	e.refused(err, "Query of an RSP whose request has come", dat.InvalidHandle, dat.InvalidHandleRSP)
 	e.call(e.a.ep(), rsp.ConnQual())
 	e.event(e.a.connect, dat.ConnectionNonPeerRejected)
 	e.refused(r.CR.Accept(e.b.ep(), nil), "Accept with another EP", dat.InvalidHandle, dat.InvalidHandleEP)
@@ -244,6 +246,8 @@ func pspFree(e *env) {
 	e.established()
 	e.call(e.a.ep(), psp.ConnQual())
 	e.event(e.a.connect, dat.ConnectionNonPeerRejected)
+	_, err := e.b.ia.NewPSP(dat.PSPConfig{ConnQual: psp.ConnQual(), EVD: e.b.cr})
+	e.must(err, "NewPSP where the freed one was")
 }
 
 func pspFull(e *env) {
@@ -277,6 +281,11 @@ func cspListens(e *env) {
 	e.must(csp.Free(), "CSP.Free")
 	e.must(e.a.ep().CommonConnect(addr, dat.ConnectConfig{Timeout: e.deadline}), "CommonConnect")
 	e.event(e.a.connect, dat.ConnectionNonPeerRejected)
+	csp, err = e.b.ia.NewCSP(dat.CSPConfig{Address: addr, EVD: e.b.cr})
+	e.must(err, "NewCSP where the freed one was")
+	if csp.Address() != addr {
+		e.Errorf("at %v, want %v", csp.Address(), addr)
+	}
 }
 
 func cspProvider(e *env) {

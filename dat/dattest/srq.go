@@ -314,9 +314,11 @@ func srqZones(e *env) {
 	if e.b.prov.SRQEPPZDifferenceSupported {
 		e.must(err, "NewEP with an SRQ of another PZ")
 		e.must(ep.Free(), "Free")
-		return
+	} else {
+		e.refused(err, "NewEP with an SRQ of another PZ", dat.InvalidParameter)
 	}
-	e.refused(err, "NewEP with an SRQ of another PZ", dat.InvalidParameter)
+	e.must(srq.Free(), "SRQ.Free")
+	e.must(pz.Free(), "PZ.Free")
 }
 
 func srqRemoved(e *env) {
