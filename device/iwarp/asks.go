@@ -108,7 +108,7 @@ func (a *answer) ulpdu() []byte {
 // lane of the send side.
 func (c *conn) answer(l *softnic.Lane) {
 	t := &c.tx
-	for t.answers.count() > 0 && !t.cur.active && !t.stopped && !t.held {
+	for t.answers.count() > 0 && !t.cur.active && !t.referring() && !t.stopped && !t.held {
 		a := t.answers.at(t.answers.head)
 		done, err := false, error(nil)
 		if a.word {

@@ -175,13 +175,13 @@ const nextHead = mpa.MaxPad + mpa.CRCLen + mpa.LengthLen + ddp.MaxHeaderLen
 
 // receiveDirect makes one read to the place of an FPDU's payload. The bytes behind it go to the buffer, which
 // is empty.
-func (c *conn) receiveDirect() (int, error) {
+func (c *conn) receiveDirect() error {
 	r := &c.rx
 	d := &r.direct
 	left := d.n - d.off
 	l, v, ok := c.place(left)
 	if !ok {
-		return 0, nil
+		return nil
 	}
 	r.r, r.w = 0, 0
 	r.pieces = append(v.Slices(r.pieces[:0], 0, left), r.buf[:nextHead])
@@ -194,7 +194,7 @@ func (c *conn) receiveDirect() (int, error) {
 	d.off += k
 	r.w = n - k
 	c.off()
-	return n, err
+	return err
 }
 
 // finish ends an FPDU whose payload has been placed.

@@ -31,7 +31,8 @@
 // goroutine that is started for it. So nothing waits for a timer or for a consumer.
 //
 // What is sent is a copy, and the CRC that of the copy. So a region whose owner, or a peer, writes
-// to it while it is being sent or read breaks no connection.
+// to it while it is being sent or read breaks no connection. Without CRCs, sends and writes of 16 KiB and
+// more are sent from where they lie, and complete when TCP has taken their last byte.
 //
 // Segments follow TCP's maximum segment size; on loopback that is about 64 KiB.
 //
@@ -42,7 +43,9 @@
 // token itself, for up to 16 connections a CQ; while it does, these have no goroutine at all. When the CQ
 // is armed, or a few milliseconds after polling stops, they have theirs again.
 //
-// An FPDU is whole, and its CRC right, before anything of it is placed or acted upon. Reads and atomics
+// An FPDU is whole, and its CRC right, before anything of it is placed or acted upon. Without CRCs, the payload
+// of a large one is read to its place as it arrives, in ascending order, and the memory looked up again for
+// each read. Reads and atomics
 // of the peer are answered from the send side and never block receiving. A polled word that a peer writes is
 // defined only for aligned words of 8 bytes, through sync/atomic; all else is read after the completion of
 // a later send.

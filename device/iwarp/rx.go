@@ -107,11 +107,11 @@ func (c *conn) receive() bool {
 	if c.closing.Load() {
 		return c.discard()
 	}
-	var n int
 	var err error
 	if r.direct.active {
-		n, err = c.receiveDirect()
+		err = c.receiveDirect()
 	} else {
+		var n int
 		r.compact()
 		r.vec[0] = r.buf[r.w:]
 		n, err = c.nc.TryReadv(r.vec[:])

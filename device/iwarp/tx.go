@@ -15,8 +15,8 @@ import (
 // tx is the sending side of a connection. It is under the lane of the QP's send side, but for
 // flight and sent, which belong to whoever has set writing.
 //
-// Everything sent is copied into out, CRC included, so that what a CRC covers is what is sent,
-// whatever happens to the source meanwhile. A writer claims what is there, sends it without the lane,
+// What is sent is copied into out, CRC included, so that what a CRC covers is what is sent,
+// whatever happens to the source meanwhile; but see refer.go. A writer claims what is there, sends it without the lane,
 // and looks for more; requests that find no room stay in the send queue.
 type tx struct {
 	enc    mpa.Encoder
@@ -40,20 +40,25 @@ type tx struct {
 	stopped   bool // the send side was flushed
 	drain     bool // the connection ends when everything is sent
 	dead      bool // TCP takes nothing any more
+	torn      bool // the stream ends inside an FPDU
 	answering bool // a read response is half encoded
 
 	cur      outgoing
 	sendMSN  ddp.SendQueue
 	askMSN   ddp.SendQueue
-	reply    ddp.SendQueue // of atomic responses
-	asked    ring[asked]   // own reads and atomics under way
-	answers  ring[answer]  // those of the peer
-	segments int           // messages of several
-	head     softnic.Head  // scratch
+	reply    ddp.SendQueue  // of atomic responses
+	asked    ring[asked]    // own reads and atomics under way
+	answers  ring[answer]   // those of the peer
+	refs     ring[outgoing] // messages that are sent from where they lie
+	refLen   int            // their lengths together
+	segments int            // messages of several segments
+	head     softnic.Head   // scratch
 }
 
 // idle reports that there is nothing to send, or nothing more can be sent.
-func (t *tx) idle() bool { return t.dead || t.out.empty() && !t.writing && !t.cur.active }
+func (t *tx) idle() bool {
+	return t.dead || t.out.empty() && !t.writing && !t.cur.active && !t.referring()
+}
 
 // room makes sure that an FPDU with a ULPDU of n bytes fits.
 func (t *tx) room(n int) bool { return t.out.room(t.frameLen(n)) }
@@ -63,6 +68,7 @@ func (t *tx) stop() {
 	t.stopped, t.answering = true, false
 	t.cur = outgoing{}
 	t.asked, t.answers = ring[asked]{}, ring[answer]{}
+	t.refs, t.refLen = ring[outgoing]{}, 0
 }
 
 // whole encodes a message of one segment. There is room.
@@ -157,14 +163,16 @@ func (c *conn) fill(l *softnic.Lane) {
 	if t.stopped || t.held {
 		return
 	}
+	if t.referring() {
+		if t.answers.count() == 0 {
+			c.qp.Pump(l)
+		}
+		return
+	}
 	if m := &t.cur; m.active {
 		v, verdict := c.qp.Source(l, m.pos)
 		if verdict != softnic.Accepted {
-			// The source is gone, in the middle of the message.
-			pos := m.pos
-			c.terminate(l, rdmap.ErrLocal, nil, 0)
-			c.qp.Fault(l, asFault(rdmap.ErrLocal, nil))
-			c.qp.Finish(l, pos, verbs.StatusLocalProtection, 0)
+			c.sourceGone(l, m.pos)
 			return
 		}
 		pos, n := m.pos, m.length
@@ -183,10 +191,11 @@ func (c *conn) fill(l *softnic.Lane) {
 
 // terminate encodes the Terminate message for an error, as the last thing that is sent. The caller holds
 // the lane of the send side.
-func (c *conn) terminate(_ *softnic.Lane, err error, ulpdu []byte, n int) {
+func (c *conn) terminate(l *softnic.Lane, err error, ulpdu []byte, n int) {
 	t := &c.tx
+	c.mend(l)
 	m, ok := rdmap.TerminateFor(err, ulpdu, n)
-	if t.stopped || t.held || !ok {
+	if t.stopped || t.held || t.torn || !ok {
 		t.stop()
 		return
 	}
@@ -201,7 +210,7 @@ func (c *conn) terminate(_ *softnic.Lane, err error, ulpdu []byte, n int) {
 // caller holds the lane of the send side.
 func (c *conn) claim() bool {
 	t := &c.tx
-	if t.writing || t.out.empty() && !c.closing.Load() {
+	if t.writing || t.out.empty() && !t.referring() && !c.closing.Load() {
 		return false
 	}
 	t.take()
@@ -257,28 +266,54 @@ func (c *conn) write(rounds int) (moved bool) {
 		t.flight.release()
 		t.sent = 0
 		c.fill(l)
-		if !t.out.empty() {
+		var err error
+		switch {
+		case !t.out.empty():
 			t.take()
-			l.Unlock()
-			if rounds--; rounds == 0 {
-				c.leave(l)
-				return moved
-			}
-			continue
-		}
-		if c.closing.Load() {
-			l.Unlock() // writing stays set: nothing is written behind this
-			c.nc.CloseWrite()
-			c.done(false, true)
+		case t.referring():
+			var n int
+			n, err = c.refer(l)
+			moved = moved || n > 0
+		default:
+			c.allWritten(l)
 			return moved
 		}
-		t.writing = false
-		drained := t.drain && t.idle()
 		l.Unlock()
-		if drained {
-			c.qp.End(c, verbs.ConnDisconnected, nil)
+		if rounds--; rounds == 0 && err == nil {
+			err = netio.ErrWouldBlock
 		}
-		return moved
+		switch err {
+		case nil:
+		case netio.ErrWouldBlock:
+			c.leave(l)
+			return moved
+		default:
+			c.unwritable(l)
+			return moved
+		}
+	}
+}
+
+// allWritten gives up the right to write, or ends the stream if the connection has ended. The caller holds
+// the lane, which it releases.
+func (c *conn) allWritten(l *softnic.Lane) {
+	t := &c.tx
+	if c.closing.Load() {
+		torn := t.torn
+		l.Unlock() // writing stays set: nothing is written behind this
+		if torn {
+			c.abort()
+			return
+		}
+		c.nc.CloseWrite()
+		c.done(false, true)
+		return
+	}
+	t.writing = false
+	drained := t.drain && t.idle()
+	l.Unlock()
+	if drained {
+		c.qp.End(c, verbs.ConnDisconnected, nil)
 	}
 }
 
@@ -354,7 +389,7 @@ func (c *conn) resume() {
 	t := &c.tx
 	l := c.qp.Lane()
 	l.Lock()
-	spawn := !t.spawned && (t.blocked || !t.writing && !t.out.empty())
+	spawn := !t.spawned && (t.blocked || !t.writing && (!t.out.empty() || t.referring()))
 	t.spawned = t.spawned || spawn
 	l.Unlock()
 	if spawn {

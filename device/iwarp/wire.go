@@ -38,6 +38,9 @@ func (w *wire) Start(l *softnic.Lane, h *softnic.Head, v softnic.Vec) (softnic.O
 	switch h.Op {
 	case verbs.OpSend, verbs.OpSendInval, verbs.OpRDMAWrite, verbs.OpRDMAWriteImm:
 		m := message(h, v.Len())
+		if t.refers(&m) || t.referring() {
+			return c.startRef(&m)
+		}
 		if n := v.Len(); n+m.header() <= t.mulpdu && h.Op != verbs.OpRDMAWriteImm {
 			if !t.room(n + m.header()) {
 				t.fresh--
@@ -48,7 +51,7 @@ func (w *wire) Start(l *softnic.Lane, h *softnic.Head, v softnic.Vec) (softnic.O
 		}
 		return c.startCut(l, &m, v)
 	case verbs.OpRDMARead, verbs.OpRDMAReadInval, verbs.OpFetchAdd, verbs.OpCompareSwap:
-		if w.qp.Queued() && t.room(maxRequest) && t.asked.count() < t.ord {
+		if w.qp.Queued() && !t.referring() && t.room(maxRequest) && t.asked.count() < t.ord {
 			t.ask(w.qp, h, v.Len())
 			return softnic.Running, 0
 		}
@@ -80,11 +83,11 @@ func (w *wire) Rang(l *softnic.Lane) bool {
 		return false
 	}
 	t := &c.tx
-	if t.writing || t.out.empty() {
+	if t.writing || t.out.empty() && !t.referring() {
 		return false
 	}
 	switch {
-	case len(t.out.b) >= fullBatch:
+	case len(t.out.b) >= fullBatch, t.referring():
 		return true
 	case t.spawned:
 		return false
@@ -114,8 +117,9 @@ func (w *wire) Flush() {
 func (w *wire) RecvReady(*softnic.Lane) {}
 
 // SendStopped implements [softnic.Wire].
-func (w *wire) SendStopped(*softnic.Lane) {
+func (w *wire) SendStopped(l *softnic.Lane) {
 	if w.c != nil {
+		w.c.mend(l)
 		w.c.tx.stop()
 		w.c = nil
 	}
@@ -142,8 +146,9 @@ type outgoing struct {
 	immed  uint32
 	stag   uint32
 	to     uint64
-	off    uint32 // what is encoded
+	off    uint32 // what is encoded, or sent in whole segments
 	length uint32
+	gone   int // what is sent of the FPDU at off, of a message that is sent from where it lies
 }
 
 // message describes a send or a write.
