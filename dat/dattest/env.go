@@ -205,6 +205,9 @@ func (e *env) event(evd *dat.EVD, want ...dat.EventNumber) dat.Event {
 			}
 		}
 	}
+	if cause := ev.Connection().Cause; cause != nil {
+		e.Logf("its cause: %v", cause)
+	}
 	e.Fatalf("got %v, %v; want %v", ev, err, want)
 	return ev
 }

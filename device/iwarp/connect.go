@@ -78,7 +78,8 @@ func (c *conn) attempt(ctx context.Context, local mpa.Local, private []byte) (ve
 	}
 	nc, err := c.drv.cfg.Network.Dial(ctx, from, addrPort(c.remote))
 	if err != nil {
-		if errors.Is(err, netio.ErrRefused) {
+		// A reset: the listener has closed with the connection in its queue.
+		if errors.Is(err, netio.ErrRefused) || errors.Is(err, netio.ErrReset) {
 			return verbs.ConnRefused, ev, err
 		}
 		return verbs.ConnUnreachable, ev, err
