@@ -3,15 +3,17 @@
 // wait.
 //
 // An [IA] is an open interface adapter ([Open]; package registry opens one by name). It
-// makes protection zones ([PZ]), which hold memory regions ([LMR]) and end points
-// ([EP]); service points ([PSP]) that take connection requests ([CR]); and event dispatchers
-// ([EVD]), which queue completions, connection and software events, and call the consumer up.
+// makes protection zones ([PZ]), which hold memory regions ([LMR]), windows onto them ([RMR]), shared
+// receive queues ([SRQ]) and end points ([EP]); service points ([PSP], [RSP], [CSP]) that take connection
+// requests ([CR]); event dispatchers ([EVD]), which queue completions, connection and software events, and
+// call the consumer up; and notification objects ([CNO]) to wait for several of them. Atomics, immediate data
+// and datagrams ([EP.PostSendUD]) are those of DAT's InfiniBand extension.
 // Each type and method is named after its DAT call without the prefix; its document names the
 // call. Errors are of type [*Error] and answer to errors.Is with DAT's types and subtypes.
 //
 // # What blocks
 //
-// [EVD.Wait], [EVD.Events], [EVD.Teardown] and [IA.Close] wait, and take a context. Nothing
+// [EVD.Wait], [EVD.Events], [EVD.Teardown], [CNO.Wait] and [IA.Close] wait, and take a context. Nothing
 // else blocks: connect, accept, disconnect and posts return at once and tell by events.
 // Posts, dequeues, waits and upcalls allocate nothing.
 //
