@@ -230,7 +230,7 @@ func connReads(e *env) {
 	e.must(err, "Query")
 	qb, err := b.Query()
 	e.must(err, "Query")
-	if qa.Attr.MaxRDMAReadOut > qb.Attr.MaxRDMAReadIn || qb.Attr.MaxRDMAReadOut > qa.Attr.MaxRDMAReadIn || qa.Attr.MaxRDMAReadOut < 1 {
+	if want := min(in, out); qa.Attr.MaxRDMAReadOut != want || qb.Attr.MaxRDMAReadOut != want || qa.Attr.MaxRDMAReadIn < want || qb.Attr.MaxRDMAReadIn < want {
 		e.Errorf("agreed on %d → %d and %d ← %d", qa.Attr.MaxRDMAReadOut, qb.Attr.MaxRDMAReadIn, qa.Attr.MaxRDMAReadIn, qb.Attr.MaxRDMAReadOut)
 	}
 	// What is more waits in the queue.

@@ -60,7 +60,8 @@ func (e *env) open(name string, open func(dat.Config) (*dat.IA, error)) *side {
 	e.must(err, "open the %s IA", name)
 	s.ia = ia
 	e.Cleanup(func() {
-		if err := ia.Close(context.Background(), dat.CloseAbrupt); err != nil && !errors.Is(err, dat.InvalidHandle) {
+		err := e.within("close of the "+name+" IA", func() error { return ia.Close(context.Background(), dat.CloseAbrupt) })
+		if err != nil && !errors.Is(err, dat.InvalidHandle) {
 			e.Errorf("close the %s IA: %v", name, err)
 		}
 	})

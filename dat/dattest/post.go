@@ -21,6 +21,7 @@ var postRules = []rule{
 	{"receives that are posted before the connection serve it", 0, postEarly},
 	{"an EP without EVDs works all the same", 0, postSilent},
 	{"an EP without room for a kind of operation takes none", 0, postNone},
+	{"an EP has as many operations as the attributes say", 0, postMost},
 }
 
 // depth bounds the operations of an EP.
@@ -446,4 +447,27 @@ func postNone(e *env) {
 	e.must(a.Disconnect(dat.CloseGraceful), "Disconnect")
 	e.event(e.a.connect, dat.ConnectionDisconnected)
 	e.event(e.b.connect, dat.ConnectionDisconnected)
+}
+
+func postMost(e *env) {
+	n := min(e.a.attr.MaxDTOPerEP, e.a.attr.MaxEVDQLen-1)
+	e.a.recv = e.a.evdOf(dat.EVDConfig{Streams: dat.StreamDTO})
+	a := e.a.ep(func(c *dat.EPConfig, a *dat.EPAttr) { a.MaxRecvDTOs, a.MaxRequestDTOs, c.Request = n, min(n, 1), nil })
+	for i := range n {
+		e.must(a.PostRecv(uint64(i), 0, e.a.lmr.Triplet(0, 1)), "PostRecv %d of %d", i, n)
+	}
+	if err := a.PostRecv(0, 0); err != dat.ErrPostFull {
+		e.Errorf("one more than %d: %v", n, err)
+	}
+	b := e.a.ep(func(c *dat.EPConfig, a *dat.EPAttr) {
+		a.MaxRecvDTOs, a.MaxRequestDTOs, c.Recv, c.Request = 1, n, nil, nil
+	})
+	e.join(b, e.b.ep())
+	for i := range n {
+		e.must(b.PostRDMAWrite(uint64(i), 0, e.b.lmr.RMRTriplet(0, 8), e.a.lmr.Triplet(0, 8)), "PostRDMAWrite %d of %d", i, n)
+	}
+	e.must(a.Free(), "Free")
+	for i := range n {
+		e.done(e.a.recv, uint64(i), dat.StatusFlushed)
+	}
 }

@@ -3,6 +3,7 @@ package dattest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -334,13 +335,16 @@ func xferMany(e *env) {
 			}()
 		}()
 	}
-	for range streams {
-		e.must(<-failed, "a sender")
-	}
 	for range 2 {
-		if msg := <-bad; msg != "" {
-			e.Fatalf("%s", msg)
-		}
+		e.must(e.within("a receiver", func() error {
+			if msg := <-bad; msg != "" {
+				return errors.New(msg)
+			}
+			return nil
+		}), "a receiver")
+	}
+	for range streams {
+		e.must(e.within("a sender", func() error { return <-failed }), "a sender")
 	}
 }
 

@@ -484,13 +484,23 @@ func upcallEverything(e *env) {
 	}
 }
 
-// stream posts n events to an EVD of a from a goroutine: software events and completions of writes.
-func (e *env) stream(evd *dat.EVD, a *dat.EP, n int) {
+// stream posts the events of a tally to an EVD of a from a goroutine. If they are to be mixed, every other one is a software
+// event; otherwise all are completions, the next when the one before was taken: nothing but its notification helps
+// whoever sleeps.
+func (e *env) stream(evd *dat.EVD, a *dat.EP, t *tally, mixed bool) {
+	n := len(t.counts)
+	stop := time.Now().Add(e.deadline)
 	go func() {
 		for i := range n {
+			for k := 0; !mixed && (t.left.Load() > int64(n-i) || k < 37*i%200); k++ {
+				if time.Now().After(stop) {
+					return
+				}
+				runtime.Gosched()
+			}
 			for {
 				var err error
-				if i%2 == 0 {
+				if mixed && i%2 == 0 {
 					err = evd.PostSE(uint64(i))
 				} else {
 					err = a.PostRDMAWrite(uint64(i), 0, e.b.lmr.RMRTriplet(8, 8), e.a.lmr.Triplet(0, 8))
@@ -538,13 +548,23 @@ func (t *tally) check(e *env) {
 func upcallDrainer(e *env) {
 	ea := e.a.evdOf(dat.EVDConfig{MinLen: 16})
 	a, _ := e.linkOn(ea, e.b.evd())
+	for _, mixed := range []bool{true, false} {
+		e.drainer(ea, a, mixed)
+	}
+	e.must(ea.Teardown(context.Background()), "Teardown")
+}
+
+// drainer is a consumer that switches upcalls off in the first, has a goroutine drain the EVD, and
+// switches them on again.
+func (e *env) drainer(ea *dat.EVD, a *dat.EP, mixed bool) {
+	e.Helper()
 	t := newTally(e.rounds(4000))
 	work := make(chan dat.Event, 1)
 	e.must(ea.ModifyUpcall(dat.UpcallSingleInstance, func(ev dat.Event, _ bool) {
 		ea.ModifyUpcall(dat.UpcallDisable, nil, dat.InvocNew)
 		work <- ev
 	}, dat.InvocAny), "ModifyUpcall")
-	e.stream(ea, a, len(t.counts))
+	e.stream(ea, a, t, mixed)
 	for t.left.Load() > 0 {
 		select {
 		case ev := <-work:
@@ -558,14 +578,22 @@ func upcallDrainer(e *env) {
 		e.modify(ea, dat.UpcallSingleInstance, dat.InvocAny)
 	}
 	t.check(e)
-	e.must(ea.Teardown(context.Background()), "Teardown")
 }
 
 func upcallPoller(e *env) {
 	ea := e.a.evdOf(dat.EVDConfig{MinLen: 16})
 	a, _ := e.linkOn(ea, e.b.evd())
+	for _, mixed := range []bool{true, false} {
+		e.poller(ea, a, mixed)
+	}
+	e.must(ea.Teardown(context.Background()), "Teardown")
+}
+
+// poller is a consumer that switches upcalls on, polls a last time, and leaves the rest to them.
+func (e *env) poller(ea *dat.EVD, a *dat.EP, mixed bool) {
+	e.Helper()
 	t := newTally(e.rounds(4000))
-	e.stream(ea, a, len(t.counts))
+	e.stream(ea, a, t, mixed)
 	for t.left.Load() > 0 {
 		e.must(ea.ModifyUpcall(dat.UpcallSingleInstance, func(ev dat.Event, _ bool) { t.have(ev) }, dat.InvocNew), "ModifyUpcall")
 		for ev := range ea.Drain() {
@@ -576,5 +604,4 @@ func upcallPoller(e *env) {
 		e.modify(ea, dat.UpcallDisable, dat.InvocNew)
 	}
 	t.check(e)
-	e.must(ea.Teardown(context.Background()), "Teardown")
 }

@@ -230,12 +230,14 @@ func waitDiscipline(e *env) {
 func waitLoad(e *env) {
 	evd := e.a.evd()
 	a, _ := e.linkOn(evd, e.b.evd())
-	t := newTally(e.rounds(2000))
-	e.stream(evd, a, len(t.counts))
-	for t.left.Load() > 0 {
-		ev, _, err := evd.Wait(context.Background(), 1, e.deadline)
-		e.must(err, "Wait with %d events to come", t.left.Load())
-		t.have(ev)
+	for _, mixed := range []bool{true, false} {
+		t := newTally(e.rounds(2000))
+		e.stream(evd, a, t, mixed)
+		for t.left.Load() > 0 {
+			ev, _, err := evd.Wait(context.Background(), 1, e.deadline)
+			e.must(err, "Wait with %d events to come", t.left.Load())
+			t.have(ev)
+		}
+		t.check(e)
 	}
-	t.check(e)
 }

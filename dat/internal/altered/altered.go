@@ -3,6 +3,7 @@
 package altered
 
 import (
+	"slices"
 	"sync"
 
 	"kdapl/verbs"
@@ -40,8 +41,14 @@ type Hooks struct {
 	Request func(r verbs.ConnRequest, deliver func(verbs.ConnRequest))
 	Accept  func(p verbs.ConnParams, accept func(verbs.ConnParams) error) error
 	Reject  func(privateData []byte, reject func([]byte) error) error
-	// RegMR stands before the PD's.
-	RegMR func(buf []byte, iova uint64, access verbs.Access, reg func([]byte, uint64, verbs.Access) (verbs.MR, error)) (verbs.MR, error)
+	// Close stands before the context's.
+	Close func(close func() error) error
+	// AllocPD stands before the context's, which has made the earlier ones.
+	AllocPD func(earlier []verbs.PD, alloc func() (verbs.PD, error)) (verbs.PD, error)
+	// RegMR, AllocMW and CreateSRQ stand before the PD's.
+	AllocMW   func(typ verbs.MWType, alloc func(verbs.MWType) (verbs.MW, error)) (verbs.MW, error)
+	CreateSRQ func(in verbs.SRQInit, create func(verbs.SRQInit) (verbs.SRQ, error)) (verbs.SRQ, error)
+	RegMR     func(buf []byte, iova uint64, access verbs.Access, reg func([]byte, uint64, verbs.Access) (verbs.MR, error)) (verbs.MR, error)
 }
 
 // Device is a device with hooks. The hooks must not be changed while it is open.
@@ -84,6 +91,7 @@ type context struct {
 
 	mu  sync.Mutex
 	cqs map[verbs.CQ]*cq // by what they wrap
+	pds []verbs.PD
 }
 
 func (c *context) Attr() *verbs.Attr { return &c.attr }
@@ -133,11 +141,31 @@ func (c *context) Listen(cfg verbs.ListenConfig) (verbs.Listener, error) {
 }
 
 func (c *context) AllocPD() (verbs.PD, error) {
-	inner, err := c.Context.AllocPD()
-	if err != nil {
-		return nil, err
+	alloc := func() (verbs.PD, error) {
+		inner, err := c.Context.AllocPD()
+		if err != nil {
+			return nil, err
+		}
+		p := &pd{inner, c.d}
+		c.mu.Lock()
+		c.pds = append(c.pds, p)
+		c.mu.Unlock()
+		return p, nil
 	}
-	return &pd{inner, c.d}, nil
+	if c.d.AllocPD != nil {
+		c.mu.Lock()
+		earlier := slices.Clone(c.pds)
+		c.mu.Unlock()
+		return c.d.AllocPD(earlier, alloc)
+	}
+	return alloc()
+}
+
+func (c *context) Close() error {
+	if c.d.Close != nil {
+		return c.d.Close(c.Context.Close)
+	}
+	return c.Context.Close()
 }
 
 type cq struct {
@@ -185,6 +213,20 @@ func (p *pd) RegMR(buf []byte, iova uint64, access verbs.Access) (verbs.MR, erro
 		return p.d.RegMR(buf, iova, access, p.PD.RegMR)
 	}
 	return p.PD.RegMR(buf, iova, access)
+}
+
+func (p *pd) AllocMW(typ verbs.MWType) (verbs.MW, error) {
+	if p.d.AllocMW != nil {
+		return p.d.AllocMW(typ, p.PD.AllocMW)
+	}
+	return p.PD.AllocMW(typ)
+}
+
+func (p *pd) CreateSRQ(in verbs.SRQInit) (verbs.SRQ, error) {
+	if p.d.CreateSRQ != nil {
+		return p.d.CreateSRQ(in, p.PD.CreateSRQ)
+	}
+	return p.PD.CreateSRQ(in)
 }
 
 func (p *pd) CreateQP(in verbs.QPInit) (verbs.QP, error) {
