@@ -24,13 +24,9 @@ const (
 	doneAt           = 2
 )
 
-// Flags of records beside those that the consumer gives.
-const (
-	// partOfNext: the request is part of the one behind it and has no event of its own.
-	partOfNext CompletionFlags = 1 << 31
-	// partFailed: a part of the request has failed, so that the rest is flushed.
-	partFailed CompletionFlags = 1 << 30
-)
+// partOfNext is a flag of records beside those that the consumer gives: the request is part of the one behind it
+// and has no event of its own.
+const partOfNext CompletionFlags = 1 << 31
 
 // taken marks the request as completed, without an event that is still to be taken. The EVD is locked.
 func (rec *record) taken(q *dtoQueue) {
@@ -77,6 +73,8 @@ type dtoQueue struct {
 	// draining: the drained mark of the EP's epoch is awaited.
 	draining bool
 	epoch    uint32
+	// partFailed: a part of the request that completes next has failed, so that the rest is flushed.
+	partFailed bool
 	// mark watches how many receives of an SRQ the EP holds; nil if nobody asked.
 	mark     *watermark
 	counters DTOCounters
@@ -286,9 +284,7 @@ func (o Operation) receive() bool {
 // partRan notes the outcome of a request that is part of the one behind it. The EVD is locked.
 func (q *dtoQueue) partRan(rec *record, c *verbs.Completion) {
 	rec.done = doneWithoutEvent
-	if c.Status != verbs.StatusSuccess && c.Status != verbs.StatusFlushed {
-		q.rec[(c.ID+1)%uint64(q.depth)].flags |= partFailed
-	}
+	q.partFailed = c.Status != verbs.StatusSuccess && c.Status != verbs.StatusFlushed
 }
 
 // ranLocal tells the object that a request works on that it has run. The EVD is locked.
@@ -360,9 +356,10 @@ func (ep *EP) completion(ev *Event, c *verbs.Completion) (q *dtoQueue, rec *reco
 			q.partRan(rec, c)
 			return q, nil, false
 		}
-		if rec.flags&partFailed != 0 && ev.status == StatusFlushed {
+		if q.partFailed && ev.status == StatusFlushed {
 			ev.status = StatusRMROperationFailed
 		}
+		q.partFailed = false
 		ep.ranLocal(rec, ev.status)
 	}
 	if rec.op == OpBindMW {

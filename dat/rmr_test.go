@@ -389,6 +389,40 @@ func TestBindThatFailsWhenItRuns(t *testing.T) {
 	})
 }
 
+// Between the post of a second bind and its run a peer ends the first one: the bind could not be done, which is no
+// flush, and those behind it are flushed.
+func TestBindWhoseWindowAPeerTookMeanwhileFails(t *testing.T) {
+	p := connectPair(t, 4096)
+	r, other := must[*dat.RMR](t)(p.b.pz.NewRMRForEP()), must[*dat.RMR](t)(p.b.pz.NewRMRForEP())
+	w := p.b.bind(t, r, 0, 64, remoteBoth)
+	ok(t, p.b.ep.PostRecv(40, 0))
+	release := p.stall(t)
+	for i, r := range []*dat.RMR{r, other} {
+		must[uint32](t)(r.Bind(p.b.lmr, p.b.lmr.Triplet(64, 64), remoteBoth, dat.VATypeVA, p.b.ep, uint64(i), 0))
+	}
+	ok(t, p.a.ep.PostSendWithInvalidate(2, 0, true, w.RMRContext))
+	nextDTO(t, p.b.evd, 40, dat.StatusSuccess)
+	nextDTO(t, p.a.evd, 2, dat.StatusSuccess)
+	release()
+	for i, want := range []dat.Status{dat.StatusRMROperationFailed, dat.StatusFlushed} {
+		ev := p.b.next(t, dat.RMRBindCompletion)
+		if b := ev.RMRBind(); b.Cookie != uint64(i) || b.Status != want {
+			t.Fatalf("bind %d: %+v, want %v", i, b, want)
+		}
+	}
+	p.b.next(t, dat.ConnectionBroken)
+	p.a.next(t, dat.ConnectionBroken)
+	if q := must[dat.EPParam](t)(p.b.ep.Query()); q.RequestCounters.Posted != 4 || q.RequestCounters.Failed != 1 || q.RequestCounters.Flushed != 1 {
+		t.Fatalf("%+v", q.RequestCounters) // the bind, the send that waited, and the two
+	}
+	for _, r := range []*dat.RMR{r, other} {
+		if got := must[dat.RMRParam](t)(r.Query()); got.RMRContext != 0 {
+			t.Fatalf("bound to %+v", got)
+		}
+	}
+	ok(t, p.b.lmr.Free())
+}
+
 // AC-59: a peer's send ends the binding, the region is free and the window can be bound again.
 func TestSendWithInvalidateEndsTheBindingOfAnRMRForEP(t *testing.T) {
 	p := connectPair(t, 4096)

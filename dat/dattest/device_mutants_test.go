@@ -134,11 +134,6 @@ type window struct{ verbs.MW }
 
 func (window) Dealloc() error { return nil }
 
-// listener is one whose end does nothing.
-type listener struct{ verbs.Listener }
-
-func (listener) Close() error { return nil }
-
 // request is a connection request with other private data.
 type request struct {
 	verbs.ConnRequest
