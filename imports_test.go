@@ -20,7 +20,7 @@ var layers = []struct {
 	{"cmd/", []string{"registry", "dat", "internal/"}},
 	{"registry", []string{"dat", "verbs", "device/"}},
 	{"dat/dattest", []string{"dat"}},
-	{"dat", []string{"verbs", "internal/evring", "internal/fastlock"}},
+	{"dat", []string{"verbs", "internal/evring", "internal/explore", "internal/fastlock"}},
 	{"verbs/verbstest", []string{"verbs"}},
 	{"verbs", nil},
 	{"device/iwarp/internal/wiretest", []string{"internal/pcap", "device/iwarp/internal/"}},

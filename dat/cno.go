@@ -1,11 +1,14 @@
 package dat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"kdapl/internal/explore"
 )
 
 // CNO is a consumer notification object: a place to wait for any of several EVDs (uDAPL).
@@ -155,6 +158,11 @@ func (c *CNO) Wait(ctx context.Context, timeout time.Duration) (*EVD, error) {
 		}
 		wake := c.wake
 		c.mu.Unlock()
+		if explore.On && explore.Block(func() bool { return len(wake) > 0 || explore.Closed(ctx.Done()) || c.aborted }, timeout > 0) {
+			timeout = 0
+			c.mu.Lock()
+			continue
+		}
 		select {
 		case <-wake:
 		case <-expired:
@@ -175,7 +183,13 @@ func (c *CNO) look() {
 		members = append(members, e)
 	}
 	c.mu.Unlock()
+	if explore.On { // a schedule is to be the same again
+		slices.SortFunc(members, func(a, b *EVD) int { return cmp.Compare(a.ref, b.ref) })
+	}
 	for _, e := range members {
+		if explore.On {
+			explore.At(explore.Look)
+		}
 		e.progress()
 		e.pump()
 	}
@@ -215,13 +229,20 @@ func (c *CNO) drop(i int) {
 
 // trigger is called when an event that notifies has been queued in a member. No EVD is locked.
 func (c *CNO) trigger(e *EVD) {
+	if explore.On {
+		explore.At(explore.Trigger)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.members[e] {
 		return // not any more
 	}
 	if c.agent != nil {
-		go c.agent(e)
+		if agent := c.agent; explore.On {
+			explore.Go(func() { agent(e) })
+		} else {
+			go agent(e)
+		}
 	}
 	if !slices.Contains(c.triggered, e) {
 		c.triggered = append(c.triggered, e)

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"kdapl/internal/evring"
+	"kdapl/internal/explore"
 	"kdapl/verbs"
 )
 
@@ -226,6 +227,9 @@ func (e *EVD) releaseMemory() {
 func (e *EVD) lock() *evring.Ring {
 	for {
 		r := e.ring.Load()
+		if explore.On {
+			explore.At(explore.Lock)
+		}
 		r.Lock()
 		if !r.Frozen() {
 			return r
@@ -245,9 +249,15 @@ func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, int, error) {
 		return r, 0, err
 	}
 	to.Lock()
+	if explore.On {
+		explore.At(explore.Move)
+	}
 	moved, _ := r.MoveTo(to)
 	e.releases = append(e.releases, release)
 	e.ring.Store(to)
+	if explore.On {
+		explore.At(explore.Moved)
+	}
 	r.Unlock(0)
 	return to, moved, nil
 }
@@ -452,6 +462,9 @@ func (e *EVD) Free() error {
 func (e *EVD) destroy(a *after) {
 	e.freed.Store(true)
 	e.status.Or(evdFreed)
+	if explore.On {
+		explore.At(explore.Free)
+	}
 	e.up.policy = UpcallDisable
 	cno := e.cno
 	e.cno = nil

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"kdapl/internal/evring"
+	"kdapl/internal/explore"
 	"kdapl/verbs"
 )
 
@@ -93,10 +94,16 @@ func (e *EVD) end(a *after) {
 		if e.needsEach() {
 			kind = verbs.ArmNext
 		}
+		if explore.On {
+			explore.At(explore.Arm)
+		}
 		if e.cq.Arm(kind) {
 			// Completions came between the poll and the arming: they are taken, and armed again.
 			e.refill(a, nil)
 			continue
+		}
+		if explore.On {
+			explore.At(explore.Armed)
 		}
 		e.armed = true
 		e.armedNext = kind == verbs.ArmNext
@@ -105,6 +112,9 @@ func (e *EVD) end(a *after) {
 	e.counters.direct += uint64(a.got)
 	e.quiet = !e.up.policy.Live() && !e.waiter.parked && e.cno == nil
 	a.ring.Unlock(a.n)
+	if explore.On {
+		explore.At(explore.Settle)
+	}
 	e.settle(a)
 }
 
@@ -147,6 +157,10 @@ func (e *EVD) arrived(a *after) {
 // settle does what had to wait for the lock to be given up.
 func (e *EVD) settle(a *after) {
 	for ; a.start > 0; a.start-- {
+		if explore.On {
+			explore.Go(e.run)
+			continue
+		}
 		go e.run()
 	}
 	if a.wake {
@@ -193,6 +207,9 @@ func (e *EVD) pump() {
 // found the ring empty, or nil.
 func (e *EVD) refill(a *after, dst []Event) {
 	for {
+		if explore.On {
+			explore.At(explore.Refill)
+		}
 		n := e.cq.Poll(e.scratch)
 		for i := range n {
 			e.complete(a, dst, &e.scratch[i])
@@ -282,6 +299,9 @@ func (e *EVD) append(a *after, ev *Event, notifying bool) uint64 {
 		a.appended, a.wasEmpty = true, a.n == 0 && a.ring.Len() == 0
 	}
 	a.notifying = a.notifying || notifying
+	if explore.On {
+		explore.At(explore.Append)
+	}
 	ev.store(a.ring.Slot(a.n))
 	pos := a.ring.Tail() + uint64(a.n)
 	a.n++
@@ -364,6 +384,9 @@ func (e *EVD) PostSE(value uint64) error {
 		r := e.ring.Load()
 		r.Lock()
 		if !r.Frozen() && e.quiet && r.Fits(e.qlen) {
+			if explore.On {
+				explore.At(explore.Append)
+			}
 			// The lock is the EVD's, and there is nobody to notify: what end would do comes down to this.
 			evring.Store(r.Slot(0), uint64(SoftwareEvent), 0, value, 0, 0)
 			e.up.pending, e.overflow = true, false
@@ -407,6 +430,9 @@ func (e *EVD) take(dst []Event) int {
 			ev := &dst[i]
 			ev.load(r.At(w, i))
 			ev.resolve(e)
+		}
+		if explore.On {
+			explore.At(explore.Take)
 		}
 		if r.Claim(w, n) {
 			return n
@@ -454,6 +480,9 @@ func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 			return 0, e.fail("evd_dequeue", InvalidState, InvalidStateEVDWaiter, nil, "a waiter owns the events")
 		}
 		moved := e.progress()
+		if explore.On {
+			explore.At(explore.Empty)
+		}
 		var a after
 		a.ring = e.lock()
 		queued := a.ring.Len()

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"kdapl/internal/evring"
+	"kdapl/internal/explore"
 )
 
 // ModifyUpcall changes when and what the EVD calls up (dat_evd_modify_upcall). fn nil keeps the
@@ -35,6 +36,9 @@ func (e *EVD) ModifyUpcall(policy UpcallPolicy, fn UpcallFunc, flag UpcallFlag) 
 	}
 	if policy == UpcallTeardown {
 		return e.teardown(context.Background(), fn)
+	}
+	if explore.On {
+		explore.At(explore.Modify)
 	}
 	var a after
 	e.begin(&a)
@@ -93,6 +97,9 @@ func (e *EVD) teardown(ctx context.Context, fn UpcallFunc) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	if explore.On {
+		explore.At(explore.Modify)
+	}
 	var a after
 	e.begin(&a)
 	if e.freed.Load() {
@@ -114,6 +121,9 @@ func (e *EVD) teardown(ctx context.Context, fn UpcallFunc) error {
 	e.end(&a)
 	if wait == nil {
 		return nil
+	}
+	if explore.On {
+		explore.Block(func() bool { return explore.Closed(wait) || ctx.Err() != nil }, false)
 	}
 	select {
 	case <-wait:
@@ -171,7 +181,13 @@ func (e *EVD) activate() {
 		e.end(&a)
 		if act == actNotify {
 			calls++
+			if explore.On {
+				explore.At(explore.Call)
+			}
 			fn(Event{}, queued > 1)
+			if explore.On {
+				explore.At(explore.Return)
+			}
 		} else {
 			e.callUp(ring, generation, fn, policy, &calls)
 		}
@@ -206,11 +222,20 @@ func (e *EVD) callUp(ring *evring.Ring, generation uint64, fn UpcallFunc, policy
 		}
 		ev[0].load(ring.At(w, 0))
 		ev[0].resolve(e)
+		if explore.On {
+			explore.At(explore.Take)
+		}
 		if !ring.Claim(w, 1) {
 			continue
 		}
 		*calls++
+		if explore.On {
+			explore.At(explore.Call)
+		}
 		fn(ev[0], ring.Len() > 0)
+		if explore.On {
+			explore.At(explore.Return)
+		}
 		if policy == UpcallMany {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"kdapl/internal/explore"
 	"kdapl/verbs"
 )
 
@@ -120,6 +121,9 @@ func (e *EVD) takeOfMany(a *after, threshold int) (ev Event, more int, ok bool) 
 		}
 		ev.load(a.ring.At(w, 0))
 		ev.resolve(e)
+		if explore.On {
+			explore.At(explore.Take)
+		}
 		if a.ring.Claim(w, 1) {
 			return ev, n - 1, true
 		}
@@ -186,6 +190,9 @@ func (e *EVD) park(ctx context.Context, timed bool) parkOutcome {
 			return parkWoken
 		}
 		runtime.Gosched()
+	}
+	if explore.On && explore.Block(func() bool { return len(e.waiter.wake) > 0 || ctx.Err() != nil }, timed) {
+		return parkTimeout
 	}
 	var expired <-chan time.Time
 	if timed {

@@ -41,6 +41,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"kdapl/internal/explore"
 	"kdapl/internal/fastlock"
 )
 
@@ -158,6 +159,9 @@ func (r *Ring) Lock() {
 }
 
 func (r *Ring) lockSlow() {
+	if explore.On {
+		explore.Block(func() bool { return r.h.tail.Load()&lockBit == 0 }, false)
+	}
 	// Sections are shorter than queueing up for them.
 	for range spinTurn / 2 {
 		if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"kdapl/internal/explore"
 )
 
 // Mutex is a lock for short sections: one atomic exchange takes it, one store that is ordered behind
@@ -36,6 +38,9 @@ func (m *Mutex) Lock() {
 }
 
 func (m *Mutex) lockSlow() {
+	if explore.On {
+		explore.Block(func() bool { return m.word.Load() == free }, false)
+	}
 	// Most sections are shorter than queueing up for them.
 	for range spins {
 		if m.word.Load() == free && m.word.CompareAndSwap(free, held) {
