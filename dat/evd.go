@@ -239,27 +239,28 @@ func (e *EVD) lock() *evring.Ring {
 }
 
 // replace moves the events to a ring with room for n, under the lock of r, and returns the
-// new ring, locked, with the number of events in it that are still to be published. r is frozen and
-// unlocked.
-func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, int, error) {
+// new ring, locked. r is frozen and unlocked. The events are published before consumers can see the new ring, which would
+// look empty otherwise.
+func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, error) {
 	r.Freeze()
 	to, release, err := e.newRing(n, r.Head())
 	if err != nil {
 		r.Thaw()
-		return r, 0, err
+		return r, err
 	}
 	to.Lock()
 	if explore.On {
 		explore.At(explore.Move)
 	}
 	moved, _ := r.MoveTo(to)
+	to.Publish(moved)
 	e.releases = append(e.releases, release)
 	e.ring.Store(to)
 	if explore.On {
 		explore.At(explore.Moved)
 	}
 	r.Unlock(0)
-	return to, moved, nil
+	return to, nil
 }
 
 // Query tells the EVD's parameters (dat_evd_query). It does not block.
@@ -333,13 +334,11 @@ func (e *EVD) Resize(minLen int) error {
 func (e *EVD) setRoom(op string, a *after, qlen, reserved int) error {
 	if need := max(qlen+reserved, a.ring.Len()+a.n); evring.Capacity(need) != a.ring.Cap() {
 		e.publish(a)
-		r, moved, err := e.replace(a.ring, need)
+		r, err := e.replace(a.ring, need)
 		if err != nil {
 			return e.fail(op, InsufficientResources, ResourceMemory, err, "no memory for the queue")
 		}
-		a.ring, a.n = r, moved
-		e.publish(a)
-		a.room = 0 // was that of the old ring
+		a.ring, a.room = r, 0 // the room was that of the old ring
 	}
 	e.qlen, e.reserved = qlen, reserved
 	return nil

@@ -290,8 +290,8 @@ func (e *EVD) append(a *after, ev *Event, notifying bool) uint64 {
 			// Only possible if the ring holds what no longer counts (an EP was freed with events
 			// undelivered), or its positions run out.
 			e.publish(a)
-			if r, moved, err := e.replace(a.ring, max(e.qlen+e.reserved, a.ring.Len()+1)); err == nil {
-				a.ring, a.n, a.room = r, moved, r.Free()
+			if r, err := e.replace(a.ring, max(e.qlen+e.reserved, a.ring.Len()+1)); err == nil {
+				a.ring, a.room = r, r.Free()
 			}
 		}
 	}
@@ -462,7 +462,10 @@ func (e *EVD) Dequeue() (Event, error) {
 // speed: 0 is what Dequeue returns as an error. It does not block, and allocates nothing.
 func (e *EVD) DequeueInto(dst []Event) int {
 	if e != nil && e.status.Load() == 0 && e.ia != nil {
-		if n := e.take(dst); n > 0 || len(dst) == 0 || e.cq == nil && !e.ring.Load().Frozen() {
+		r := e.ring.Load()
+		n := e.take(dst)
+		// A ring that is frozen has been empty for nobody: the events are in the next one.
+		if n > 0 || len(dst) == 0 || e.cq == nil && e.ring.Load() == r && !r.Frozen() {
 			return n
 		}
 	}
