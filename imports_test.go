@@ -25,7 +25,7 @@ var layers = []struct {
 	{"verbs", nil},
 	{"device/iwarp/internal/wiretest", []string{"internal/pcap", "device/iwarp/internal/"}},
 	{"device/iwarp/internal/", []string{"device/iwarp/internal/"}},
-	{"device/internal/softnic", []string{"verbs", "internal/fastlock"}},
+	{"device/internal/softnic", []string{"verbs", "internal/explore", "internal/fastlock"}},
 	{"device/", []string{"verbs", "device/internal/", "device/iwarp/internal/", "internal/"}},
 	{"internal/", []string{"internal/"}},
 	{"model", nil},

@@ -46,7 +46,7 @@ const maxSteps = 20000
 // New makes an explorer for a seed.
 func New(seed uint64) *Explorer {
 	x := &Explorer{random: rand.New(rand.NewPCG(seed, 0x6b6461706c)), quiet: make(chan struct{}, 1)}
-	x.policy = newPolicy(x.random)
+	x.Begin()
 	return x
 }
 
@@ -92,6 +92,12 @@ func (x *Explorer) Run() error {
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return fmt.Errorf("%s does not go on\n%s\n%s", x.current.name, x, stacks)
 	}
+}
+
+// Begin forgets the schedule so far, which was that of the set-up: the policy of the seed begins with what follows.
+func (x *Explorer) Begin() {
+	x.all, x.trace = nil, nil
+	x.policy = newPolicy(x.random)
 }
 
 // Step is a point of the participant's own.

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"runtime"
 	"sync"
+
+	"kdapl/internal/explore"
 )
 
 // Events delivers one object's events in order, one at a time, with no lock held and in no
@@ -33,7 +35,7 @@ func (e *Events[T]) Post(ev T) bool {
 	e.queue = append(e.queue, ev)
 	if !e.running {
 		e.running = true
-		go e.run()
+		e.start()
 	}
 	return true
 }
@@ -68,12 +70,21 @@ func (e *Events[T]) Finish() {
 	}
 }
 
+// start starts the goroutine.
+func (e *Events[T]) start() {
+	if explore.On {
+		explore.Go(e.run)
+		return
+	}
+	go e.run()
+}
+
 func (e *Events[T]) run() {
 	ended := false
 	defer func() {
 		if !ended {
 			// The callback left by runtime.Goexit (or panics, which ends the program).
-			go e.run()
+			e.start()
 		}
 	}()
 	for {
