@@ -17,6 +17,7 @@ var layers = []struct {
 	imports []string
 }{
 	{"capi", []string{"dat", "device/", "verbs"}},
+	{"cmd/kdapl/internal/", []string{"cmd/kdapl/internal/", "registry", "dat", "internal/"}},
 	{"cmd/", []string{"registry", "dat", "internal/"}},
 	{"registry", []string{"dat", "verbs", "device/"}},
 	{"dat/dattest", []string{"dat"}},

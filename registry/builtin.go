@@ -87,6 +87,8 @@ func newIWARP(name string, settings map[string]string) (verbs.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ia_params: %w", err)
 	}
-	cfg.Name = name
+	if name != "" {
+		cfg.Name = name
+	}
 	return iwarp.New(cfg), nil
 }

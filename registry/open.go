@@ -45,6 +45,19 @@ func (s *providers) openWith(name string, opt Options) (*dat.IA, error) {
 	return nil, q.failure()
 }
 
+// OpenParams opens an adapter that has no name in any list: the one that params describe, as the ia_params of
+// a line of dat.conf do ("iwarp addr=192.0.2.1 crc=off"). Each call makes an adapter of its own. It does not
+// block.
+//
+// PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): params describe none; the cause says why. Else as [dat.Open].
+func OpenParams(params string, cfg dat.Config) (*dat.IA, error) {
+	d, err := deviceOf(cfg.Name, params)
+	if err != nil {
+		return nil, fail("ia_open", params, dat.ProviderNotFound, dat.NameNotRegistered, err, "")
+	}
+	return dat.Open(d, cfg)
+}
+
 // search is the search for a provider that fits and works.
 type search struct {
 	name   string

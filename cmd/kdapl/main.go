@@ -2,6 +2,8 @@
 //
 //	kdapl info      adapters with all their attributes
 //	kdapl perf      latency and throughput of sends, RDMA writes and RDMA reads
+//	kdapl rping     the protocol of rdma-core's rping, as client or server
+//	kdapl ucmatose  the protocol of rdma-core's ucmatose, as client or server
 //	kdapl version   versions
 //
 // kdapl COMMAND --help tells more. The exit code is 0 if all went well, 1 if something failed
@@ -17,6 +19,8 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+
+	"kdapl/cmd/kdapl/internal/ucmatose"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
@@ -39,9 +43,11 @@ type env struct {
 
 // commands is the command line.
 type commands struct {
-	Info    infoCmd    `cmd:"" help:"Show adapters with all attributes."`
-	Perf    perfCmd    `cmd:"" help:"Measure latency and throughput."`
-	Version versionCmd `cmd:"" help:"Show versions."`
+	Info     infoCmd     `cmd:"" help:"Show adapters with all attributes."`
+	Perf     perfCmd     `cmd:"" help:"Measure latency and throughput."`
+	RPing    rpingCmd    `cmd:"" name:"rping" help:"Read and write a buffer of the peer's, as rdma-core's rping."`
+	UCMatose ucmatoseCmd `cmd:"" name:"ucmatose" help:"Connect and exchange messages, as rdma-core's ucmatose."`
+	Version  versionCmd  `cmd:"" help:"Show versions."`
 }
 
 func main() {
@@ -79,7 +85,11 @@ func run(args []string, e env) (code int) {
 	parser := kong.Must(&cmds,
 		kong.Name("kdapl"),
 		kong.Description("RDMA through the Direct Access Transport API: what the adapters are, and how fast."),
-		kong.Vars{"sizes": defaultSizes, "list": strconv.Itoa(defaultList)},
+		kong.Vars{
+			"sizes": defaultSizes, "list": strconv.Itoa(defaultList),
+			"connections": strconv.Itoa(ucmatose.DefaultConnections), "messages": strconv.Itoa(ucmatose.DefaultCount),
+			"messagesize": strconv.Itoa(ucmatose.DefaultSize),
+		},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
