@@ -59,11 +59,14 @@ type Config struct {
 
 	// Adjust, if not nil, may lower limits and take away capabilities, to look like a lesser adapter.
 	Adjust func(*verbs.Attr)
+
+	tick time.Duration // how often it is looked whether a CQ is still polled
 }
 
 const (
 	defaultStart    = 10 * time.Second
 	defaultLinger   = 5 * time.Second
+	defaultTick     = 2 * time.Millisecond
 	defaultHalfOpen = 1024
 	defaultBacklog  = 128
 	defaultSpin     = 64
@@ -97,6 +100,7 @@ func (c *Config) complete() {
 	}
 	def(&c.StartTimeout, defaultStart)
 	def(&c.Linger, defaultLinger)
+	def(&c.tick, defaultTick)
 	if c.MaxHalfOpen <= 0 {
 		c.MaxHalfOpen = defaultHalfOpen
 	}

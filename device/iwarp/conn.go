@@ -42,6 +42,7 @@ type conn struct {
 	driven  atomic.Bool // it is on a list
 	feeds   [2]*feed
 	polled  [2]uint64 // the feeds' polls when last looked at
+	armings [2]uint64 // the feeds' armings when last looked at
 
 	waitFn, recvFn, flushFn func()
 
@@ -212,21 +213,20 @@ func (c *conn) unlist() {
 	}
 }
 
-// release takes the connection from one feed, which is not polled any more. If it is on no other it gets
-// its waiter back.
-func (c *conn) release(from *feed) {
-	c.wmu.Lock()
+// release gives the connection its waiter back if none of its feeds is polled any more.
+func (c *conn) release() {
 	for i, f := range c.feeds {
-		if f == from && c.on[i] {
-			c.on[i] = false
-			f.unlist(c)
+		if f != nil && c.isOn(i) && !f.idle.Load() {
+			return
 		}
 	}
-	listed := c.on[0] || c.on[1]
-	c.wmu.Unlock()
-	if !listed {
-		c.watch()
-	}
+	c.watch()
+}
+
+func (c *conn) isOn(i int) bool {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	return c.on[i]
 }
 
 // bench leaves the input to those who poll, and gives up the waiter. It reports false if nobody polls.
@@ -248,43 +248,46 @@ func (c *conn) help() bool {
 	return c.list()
 }
 
-// list lists the connection with the feeds that have been polled since they were last looked at, and
-// are not armed. The caller holds wmu.
+// list lists the connection with its feeds, if one of them has been polled since they were last looked at and is
+// not armed: with all of them, so that a consumer that goes on to another CQ finds the connection there, be it to
+// poll or to sleep. One that has gone to sleep since then counts more than one that was polled: if it is the same
+// consumer, nobody polls now. The caller holds wmu.
 func (c *conn) list() bool {
-	if c.closing.Load() {
-		return false
-	}
+	polled, slept := false, c.closing.Load()
 	for i, f := range c.feeds {
 		if f == nil {
 			continue
 		}
-		n := f.polls.Load()
-		if n == c.polled[i] {
-			continue
-		}
-		c.polled[i] = n
-		if !c.on[i] && !f.cq.Armed() && f.list(c) {
-			c.on[i] = true
-			c.drv.ticker.follow(f)
-		}
+		armings, n, armed := f.armings.Load(), f.polls.Load(), f.cq.Armed()
+		slept = slept || armed && armings != c.armings[i]
+		polled = polled || !armed && (c.on[i] || n != c.polled[i])
+		c.armings[i], c.polled[i] = armings, n
 	}
-	listed := false
-	for i, f := range c.feeds {
-		if !c.on[i] {
-			continue
-		}
-		if f.cq.Armed() {
-			c.unlist()
-			return false
-		}
-		listed = true
-	}
-	if c.closing.Load() {
+	if slept || !polled {
 		c.unlist()
 		return false
 	}
-	c.driven.Store(listed)
-	return listed
+	for i, f := range c.feeds {
+		if f == nil || c.on[i] {
+			continue
+		}
+		if !f.list(c) {
+			c.unlist()
+			return false
+		}
+		c.on[i] = true
+		c.drv.ticker.follow(f)
+	}
+	// Who went to sleep before it was listed did not find it.
+	for i, f := range c.feeds {
+		slept = slept || f != nil && f.armings.Load() != c.armings[i]
+	}
+	if slept || c.closing.Load() {
+		c.unlist()
+		return false
+	}
+	c.driven.Store(true)
+	return true
 }
 
 // waiter waits for input on a small stack and hands over to a receiver.

@@ -48,6 +48,7 @@ func (d *Device) Open(cfg verbs.OpenConfig) (verbs.Context, error) {
 		return nil, verbs.ErrNoDevice
 	}
 	drv := &driver{dev: d, cfg: &d.cfg, listeners: map[*listener]struct{}{}}
+	drv.ticker.every = d.cfg.tick
 	if err := drv.openCapture(); err != nil {
 		return nil, err
 	}

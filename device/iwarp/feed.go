@@ -15,8 +15,6 @@ const (
 	maxListed = 16
 	// emptyYield is after how many fruitless rounds a poller lets others run.
 	emptyYield = 16
-	// tick is how often it is looked whether a CQ is still polled.
-	tick = 2 * time.Millisecond
 )
 
 // feed is what a CQ knows of the connections that complete to it: a few that its consumer drives by
@@ -27,11 +25,14 @@ const (
 // read already. When polling ends, because the CQ is armed or because it simply stops, the connections
 // get their waiters back.
 type feed struct {
-	cq     *softnic.CQ
-	busy   atomic.Bool   // a Progress is at work
-	polls  atomic.Uint64 // calls of Progress
-	listed atomic.Pointer[[]*conn]
-	empty  uint // fruitless rounds; under busy
+	cq    *softnic.CQ
+	busy  atomic.Bool   // a Progress is at work
+	polls atomic.Uint64 // calls of Progress
+	// armings counts calls of Armed.
+	armings atomic.Uint64
+	idle    atomic.Bool // it was not polled between the last two ticks
+	listed  atomic.Pointer[[]*conn]
+	empty   uint // fruitless rounds; under busy
 
 	mu     sync.Mutex // to change listed
 	seen   uint64     // polls at the last tick; under the ticker's lock
@@ -67,6 +68,7 @@ func (f *feed) Progress() bool {
 
 // Armed implements [softnic.Feed].
 func (f *feed) Armed() {
+	f.armings.Add(1) // first: see conn.list
 	for _, c := range *f.listed.Load() {
 		c.watch()
 	}
@@ -100,6 +102,7 @@ func (f *feed) unlist(c *conn) {
 // ticker looks from time to time which feeds are still polled. It runs only while connections are
 // listed.
 type ticker struct {
+	every   time.Duration
 	mu      sync.Mutex
 	feeds   []*feed
 	timer   *time.Timer
@@ -115,15 +118,16 @@ func (t *ticker) follow(f *feed) {
 		return
 	}
 	f.ticked, f.seen = true, f.polls.Load()
+	f.idle.Store(false)
 	t.feeds = append(t.feeds, f)
 	if t.running {
 		return
 	}
 	t.running = true
 	if t.timer == nil {
-		t.timer = time.AfterFunc(tick, t.tick)
+		t.timer = time.AfterFunc(t.every, t.tick)
 	} else {
-		t.timer.Reset(tick)
+		t.timer.Reset(t.every)
 	}
 }
 
@@ -141,24 +145,26 @@ func (t *ticker) tick() {
 	t.mu.Lock()
 	kept := t.feeds[:0]
 	for _, f := range t.feeds {
-		n := f.polls.Load()
-		if n != f.seen && len(*f.listed.Load()) > 0 {
-			f.seen = n
-			kept = append(kept, f)
+		if len(*f.listed.Load()) == 0 {
+			f.ticked = false
 			continue
 		}
-		f.ticked = false
-		idle = append(idle, f)
+		n := f.polls.Load()
+		f.idle.Store(n == f.seen)
+		if f.seen = n; f.idle.Load() {
+			idle = append(idle, f)
+		}
+		kept = append(kept, f)
 	}
 	clear(t.feeds[len(kept):])
 	t.feeds = kept
 	if t.running = len(kept) > 0 && !t.stopped; t.running {
-		t.timer.Reset(tick)
+		t.timer.Reset(t.every)
 	}
 	t.mu.Unlock()
 	for _, f := range idle {
 		for _, c := range *f.listed.Load() {
-			c.release(f)
+			c.release()
 		}
 	}
 }
