@@ -476,3 +476,21 @@ func ExampleOpen() {
 	fmt.Println(ia.Name(), ia.Address())
 	// Output: loop0 127.0.0.1
 }
+
+func TestOpenParamsOpensWhatNoListNames(t *testing.T) {
+	ia, err := OpenParams("iwarp addr=127.0.0.1 crc=off", dat.Config{Name: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ia.Name() != "mine" || ia.Address().String() != "127.0.0.1" {
+		t.Errorf("%v at %v", ia.Name(), ia.Address())
+	}
+	if err := ia.Close(context.Background(), dat.CloseAbrupt); err != nil {
+		t.Error(err)
+	}
+	for _, params := range []string{"", "tokenring", "iwarp addr", "iwarp addr=0.0.0.0", "loop speed=1"} {
+		if ia, err := OpenParams(params, dat.Config{}); ia != nil || !errors.Is(err, dat.ProviderNotFound) {
+			t.Errorf("%q: %v, %v", params, ia, err)
+		}
+	}
+}
