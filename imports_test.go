@@ -16,12 +16,12 @@ var layers = []struct {
 	pkg     string
 	imports []string
 }{
-	{"capi", []string{"dat", "device/", "verbs"}},
+	{"capi", []string{"dat", "device/", "internal/foreign", "registry", "verbs"}},
 	{"cmd/kdapl/internal/", []string{"cmd/kdapl/internal/", "registry", "dat", "internal/"}},
 	{"cmd/", []string{"registry", "dat", "internal/"}},
 	{"registry", []string{"dat", "verbs", "device/"}},
 	{"dat/dattest", []string{"dat"}},
-	{"dat", []string{"verbs", "internal/evring", "internal/explore", "internal/fastlock"}},
+	{"dat", []string{"verbs", "internal/evring", "internal/explore", "internal/fastlock", "internal/foreign"}},
 	{"verbs/verbstest", []string{"verbs"}},
 	{"verbs", nil},
 	{"device/iwarp/internal/wiretest", []string{"internal/pcap", "device/iwarp/internal/"}},

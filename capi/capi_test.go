@@ -80,12 +80,33 @@ func TestCPrograms(t *testing.T) {
 	}{
 		{"events", [][]string{{"loop"}, {"iwarp"}}},
 		{"data", [][]string{{"loop"}, {"iwarp"}}},
-		{"bench", [][]string{{"loop"}}},
 		{"open", [][]string{{"loop", "iwarp"}, {"iwarp", "loop"}}},
 	} {
 		bin := compile(t, c.program)
 		for _, args := range c.args {
 			t.Run(c.program+"/"+args[0], func(t *testing.T) { passes(t, conf, bin, args...) })
 		}
+	}
+}
+
+// TestCostBesideAProviderInC compares calls with those of a minimal provider in C, in one run. It prints what it finds; a
+// machine that does other things makes no verdict.
+func TestCostBesideAProviderInC(t *testing.T) {
+	conf := library(t)
+	dir := filepath.Dir(conf)
+	lib := filepath.Join(dir, "libminimal.so")
+	run(t, nil, "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", lib, filepath.Join("ctest", "minimal.c"), "-ldat2", "-lpthread")
+	f, err := os.OpenFile(conf, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("minimal u2.0 nonthreadsafe default " + lib + " minimal.1.0 \"\" \"\"\n"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	out := run(t, []string{"DAT_OVERRIDE=" + conf}, compile(t, "bench"), "minimal", "loop")
+	t.Log("\n" + out)
+	if !strings.HasSuffix(out, "PASS\n") {
+		t.Error("did not finish")
 	}
 }

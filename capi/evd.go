@@ -6,7 +6,6 @@ package main
 import "C"
 
 import (
-	"context"
 	"unsafe"
 
 	"kdapl/dat"
@@ -25,11 +24,16 @@ func kdEVDCreate(h C.uintptr_t, qlen C.DAT_COUNT, cno C.uintptr_t, flags C.DAT_E
 	case out == nil:
 		return badArg(5)
 	}
-	evd, err := ia.NewEVD(dat.EVDConfig{MinLen: int(qlen), Streams: dat.Stream(flags), CNO: c})
+	shared := newConsumer()
+	if shared == nil {
+		return fault(dat.InsufficientResources, dat.ResourceMemory)
+	}
+	evd, err := ia.NewEVD(dat.EVDConfig{MinLen: int(qlen), Streams: dat.Stream(flags), CNO: c, Memory: ringMemory, Foreign: shared})
 	if err != nil {
+		dropConsumer(shared)
 		return argument(err, dat.InvalidArg5, 4) // the flags are one place earlier than in kDAPL
 	}
-	return give(evd, o, (*C.DAT_HANDLE)(out), evd.Free)
+	return giveShared(evd, o, shared, (*C.DAT_HANDLE)(out), evd.Free)
 }
 
 // argument is the result of a call whose argument has another place in uDAPL than in kDAPL.
@@ -151,7 +155,7 @@ func kdCNOCreate(h C.uintptr_t, f C.DAT_AGENT_FUNC, data C.uintptr_t, out *C.DAT
 	if err != nil {
 		return result(err)
 	}
-	r := give(c, o, (*C.DAT_HANDLE)(out), c.Free)
+	r := giveCNO(c, o, out)
 	if co := lookup(word((*C.DAT_HANDLE)(out))); r == C.DAT_SUCCESS && co != nil {
 		co.setAgent(f, data)
 	}
@@ -174,7 +178,17 @@ func kdCNOFDCreate(h C.uintptr_t, fd *C.DAT_FD, out *C.DAT_CNO_HANDLE) C.DAT_RET
 		return result(err)
 	}
 	*fd = C.DAT_FD(c.FD())
-	return give(c, o, (*C.DAT_HANDLE)(out), c.Free)
+	return giveCNO(c, o, out)
+}
+
+func giveCNO(c *dat.CNO, ia *object, out *C.DAT_CNO_HANDLE) C.DAT_RETURN {
+	shared := newConsumer()
+	if shared == nil {
+		c.Free()
+		return fault(dat.InsufficientResources, dat.ResourceMemory)
+	}
+	dat.ForeignCNO(c, shared)
+	return giveShared(c, ia, shared, (*C.DAT_HANDLE)(out), c.Free)
 }
 
 //export kdCNOModifyAgent
@@ -228,11 +242,11 @@ func kdCNOFree(h C.uintptr_t) C.DAT_RETURN {
 	return o.gone(c.Free())
 }
 
-//export kdCNOWait
-func kdCNOWait(h C.uintptr_t, timeout C.DAT_TIMEOUT, out *C.DAT_EVD_HANDLE) C.DAT_RETURN {
-	return cnoTake(h, 3, out, func(c *dat.CNO) (*dat.EVD, error) {
-		return c.Wait(context.Background(), duration(timeout))
-	})
+//export kdCNOWaitStep
+func kdCNOWaitStep(h C.uintptr_t, w *C.kd_wait, out *C.DAT_EVD_HANDLE) C.DAT_RETURN {
+	step := stepOf(w)
+	r := cnoTake(h, 3, out, func(c *dat.CNO) (*dat.EVD, error) { return dat.ForeignCNOWait(c, &step) })
+	return answer(w, &step, r)
 }
 
 //export kdCNOTrigger

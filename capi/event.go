@@ -150,6 +150,25 @@ func kdEVDDequeue(h C.uintptr_t, to *C.DAT_EVENT) C.DAT_RETURN {
 	return C.DAT_SUCCESS
 }
 
+//export kdEVDWaitStep
+func kdEVDWaitStep(h C.uintptr_t, w *C.kd_wait, to *C.DAT_EVENT, more *C.DAT_COUNT) C.DAT_RETURN {
+	step := stepOf(w)
+	evd, o, ok := find[*dat.EVD](uintptr(h))
+	if !ok {
+		return answer(w, &step, badHandle(dat.InvalidHandle1))
+	}
+	ev, n, err := dat.ForeignWait(evd, &step)
+	if !step.Sleep {
+		*more = count(n)
+		if err == nil {
+			put(to, &ev, o)
+		}
+	}
+	return answer(w, &step, result(err))
+}
+
+// kdEVDWait is the wait on an EVD that shares nothing with C: the asynchronous one of an IA.
+//
 //export kdEVDWait
 func kdEVDWait(h C.uintptr_t, timeout C.DAT_TIMEOUT, threshold C.DAT_COUNT, to *C.DAT_EVENT, more *C.DAT_COUNT) C.DAT_RETURN {
 	evd, o, ok := find[*dat.EVD](uintptr(h))

@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"kdapl/dat"
+	"kdapl/internal/foreign"
 )
 
 // object is what Go knows of a handle.
@@ -41,6 +42,8 @@ type object struct {
 	// Of an IA: its objects, and that C asked for no asynchronous EVD.
 	children map[*object]struct{}
 	noAsync  bool
+	// Of an EVD or CNO: what it shares with C.
+	consumer *foreign.Consumer
 	// Of a CSP: its communicator.
 	comm *C.DAT_COMM
 	// Of an LMR: the privileges it was asked for, and the handle that it shares the region with.
@@ -103,7 +106,9 @@ func optional[T dat.Object](h uintptr) (T, bool) {
 }
 
 // add makes a handle for an object. nil: there are no more.
-func add(obj dat.Object, ia *object, provider *C.DAT_PROVIDER) *object {
+//
+// consumer is what an EVD or CNO shares with C, nil for other objects and for EVDs that are left to Go.
+func add(obj dat.Object, ia *object, provider *C.DAT_PROVIDER, consumer *foreign.Consumer) *object {
 	h := &handles
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,16 +133,21 @@ func add(obj dat.Object, ia *object, provider *C.DAT_PROVIDER) *object {
 	base := C.kd_shells()
 	h.base.Store(uintptr(unsafe.Pointer(base)))
 	s := (*C.kd_shell)(unsafe.Add(unsafe.Pointer(base), i*int(unsafe.Sizeof(C.kd_shell{}))))
-	o := &object{obj: obj, shell: s, ia: ia}
+	o := &object{obj: obj, shell: s, ia: ia, consumer: consumer}
+	s.provider, s.context, s.control, s.names = provider, 0, nil, nil
 	if ia == nil {
 		o.ia, o.children = o, map[*object]struct{}{}
+		s.names = (*C.kd_names)(memory.get(int(unsafe.Sizeof(C.kd_names{}))))
 	} else {
-		provider = ia.shell.provider
+		s.provider, s.names = ia.shell.provider, ia.shell.names
+		if consumer != nil {
+			s.control = (*C.kd_control)(unsafe.Pointer(consumer.Control))
+		}
+		ia.name(obj, s)
 		ia.mu.Lock()
 		ia.children[o] = struct{}{}
 		ia.mu.Unlock()
 	}
-	s.provider, s.context = provider, 0
 	atomic.StoreUint32((*uint32)(&s.kind), uint32(obj.HandleType().UDAPL())+1)
 	obj.SetContext(o)
 	c[i&(1<<chunkBits-1)].Store(o)
@@ -175,6 +185,10 @@ func (o *object) drop() {
 	for _, p := range mem {
 		C.free(p)
 	}
+	if o.ia == o {
+		dropNames(o.shell.names)
+	}
+	dropConsumer(o.consumer)
 	handles.mu.Lock()
 	handles.free = append(handles.free, i)
 	handles.mu.Unlock()
@@ -184,7 +198,7 @@ func (o *object) drop() {
 func handleOf(obj dat.Object, ia *object) unsafe.Pointer {
 	o, ok := obj.Context().(*object)
 	if !ok {
-		if o = add(obj, ia, nil); o == nil {
+		if o = add(obj, ia, nil, nil); o == nil {
 			return nil
 		}
 	}
@@ -193,9 +207,15 @@ func handleOf(obj dat.Object, ia *object) unsafe.Pointer {
 
 // give makes the handle of a new object and hands it out; if there is none, the object is freed again.
 func give(obj dat.Object, ia *object, out *C.DAT_HANDLE, free func() error) C.DAT_RETURN {
-	o := add(obj, ia, nil)
+	return giveShared(obj, ia, nil, out, free)
+}
+
+// giveShared is give for an object that shares memory with C.
+func giveShared(obj dat.Object, ia *object, consumer *foreign.Consumer, out *C.DAT_HANDLE, free func() error) C.DAT_RETURN {
+	o := add(obj, ia, nil, consumer)
 	if o == nil {
 		free()
+		dropConsumer(consumer)
 		return fault(dat.InsufficientResources, dat.ResourceMemory)
 	}
 	*out = C.DAT_HANDLE(unsafe.Pointer(o.shell))

@@ -49,7 +49,7 @@ func kdIAOpen(name C.DAT_NAME_PTR, qlen C.DAT_COUNT, async *C.DAT_EVD_HANDLE, ou
 	if err != nil {
 		return result(err)
 	}
-	o := add(ia, nil, C.kd_provider(name))
+	o := add(ia, nil, C.kd_provider(name), nil)
 	if o == nil {
 		ia.Close(context.Background(), dat.CloseAbrupt)
 		return fault(dat.InsufficientResources, dat.ResourceMemory)

@@ -3,6 +3,7 @@
 #define KDAPL_H
 
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,51 @@
 
 #define KD_ERROR(type, subtype) ((DAT_RETURN)(DAT_CLASS_ERROR | (type) | (subtype)))
 
+// What an EVD or CNO shares with Go: package internal/foreign describes the first part, the rest is C's.
+typedef struct kd_control {
+	uint64_t ring, serial, seen;
+	uint32_t status, flags, limit, wake;
+
+	uint32_t empty; // how many dequeues found nothing
+	uint32_t unused[5];
+} kd_control;
+
+#define KD_CONTROL_SHARED offsetof(kd_control, empty)
+
+// The status of an EVD, and its flags.
+enum { KD_FREED = 1, KD_WAITED = 2, KD_UNWAITABLE = 4 };
+enum { KD_HAS_CQ = 1, KD_HELP = 2 };
+
+// Which handles the objects have that the slots of an IA's EVDs name.
+typedef struct kd_name {
+	uint64_t ref;
+	struct kd_shell *shell;
+} kd_name;
+
+#define KD_NAMES 256 // in a chunk
+#define KD_NAME_CHUNKS 4096
+
+typedef struct kd_names {
+	kd_name *chunk[KD_NAME_CHUNKS];
+} kd_names;
+
 // What a handle points to. kind is 0 for a free shell, else the DAT_HANDLE_TYPE and 1.
 typedef struct kd_shell {
 	const DAT_PROVIDER *provider;
 	uint32_t kind;
 	uint32_t unused;
 	uint64_t context;
-	uint64_t reserved[5];
+	kd_control *control; // of an EVD or CNO
+	kd_names *names;     // of an EVD's IA
+	uint64_t reserved[3];
 } kd_shell;
+
+// A wait in steps, each of which is a call of Go that may tell to sleep.
+typedef struct kd_wait {
+	int32_t threshold;
+	uint32_t word;
+	uint8_t started, expired, sleep;
+} kd_wait;
 
 // The most handles of a process. Memory is used for those only that were ever in use.
 #define KD_SHELLS ((size_t)1 << 21)
@@ -36,7 +74,18 @@ typedef struct kd_extension {
 } kd_extension;
 
 kd_shell *kd_shells(void);
+
+// kd_map is memory, all zero, that is never given back. NULL: there is none.
+void *kd_map(size_t size);
+
+DAT_RETURN kd_evd_dequeue(DAT_EVD_HANDLE evd, DAT_EVENT *ev);
+DAT_RETURN kd_evd_wait(DAT_EVD_HANDLE evd, DAT_TIMEOUT timeout, DAT_COUNT threshold, DAT_EVENT *ev, DAT_COUNT *more);
+DAT_RETURN kd_evd_post_se(DAT_EVD_HANDLE evd, const DAT_EVENT *ev);
+DAT_RETURN kd_cno_wait(DAT_CNO_HANDLE cno, DAT_TIMEOUT timeout, DAT_EVD_HANDLE *evd);
 const DAT_PROVIDER *kd_provider(const char *name);
+
+// kd_shell_of is the shell of a handle, NULL if it is none or free.
+kd_shell *kd_shell_of(DAT_HANDLE handle);
 
 // kd_public is the handle by which the registry knows an IA.
 DAT_IA_HANDLE kd_public(kd_shell *ia);

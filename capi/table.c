@@ -13,15 +13,19 @@ static kd_shell *shells;
 
 kd_shell *kd_shells(void)
 {
-	if (!shells) {
-		void *p = mmap(NULL, KD_SHELLS * sizeof(kd_shell), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		shells = p == MAP_FAILED ? NULL : p;
-	}
+	if (!shells)
+		shells = kd_map(KD_SHELLS * sizeof(kd_shell));
 	return shells;
 }
 
-static kd_shell *shell_of(DAT_HANDLE handle)
+void *kd_map(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+kd_shell *kd_shell_of(DAT_HANDLE handle)
 {
 	uintptr_t off = (uintptr_t)handle - (uintptr_t)shells;
 	kd_shell *s = handle;
@@ -48,7 +52,7 @@ void kd_call_agent(DAT_AGENT_FUNC f, uintptr_t data, DAT_EVD_HANDLE evd)
 
 static DAT_RETURN set_context(DAT_HANDLE handle, DAT_CONTEXT context)
 {
-	kd_shell *s = shell_of(handle);
+	kd_shell *s = kd_shell_of(handle);
 
 	if (!s)
 		return KD_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
@@ -58,7 +62,7 @@ static DAT_RETURN set_context(DAT_HANDLE handle, DAT_CONTEXT context)
 
 static DAT_RETURN get_context(DAT_HANDLE handle, DAT_CONTEXT *context)
 {
-	kd_shell *s = shell_of(handle);
+	kd_shell *s = kd_shell_of(handle);
 
 	if (!s)
 		return KD_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
@@ -70,7 +74,7 @@ static DAT_RETURN get_context(DAT_HANDLE handle, DAT_CONTEXT *context)
 
 static DAT_RETURN get_handle_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
 {
-	kd_shell *s = shell_of(handle);
+	kd_shell *s = kd_shell_of(handle);
 
 	if (!s)
 		return KD_ERROR(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE1);
@@ -211,7 +215,7 @@ static const DAT_PROVIDER template = {
 	ENTRY(cno_modify_agent, cno_modify_agent),
 	ENTRY(cno_query, kdCNOQuery),
 	ENTRY(cno_free, kdCNOFree),
-	ENTRY(cno_wait, kdCNOWait),
+	ENTRY(cno_wait, kd_cno_wait),
 	ENTRY(cr_query, kdCRQuery),
 	ENTRY(cr_accept, kdCRAccept),
 	ENTRY(cr_reject, kdCRReject),
@@ -221,10 +225,10 @@ static const DAT_PROVIDER template = {
 	ENTRY(evd_modify_cno, kdEVDModifyCNO),
 	ENTRY(evd_enable, kdEVDEnable),
 	ENTRY(evd_disable, kdEVDDisable),
-	ENTRY(evd_wait, kdEVDWait),
+	ENTRY(evd_wait, kd_evd_wait),
 	ENTRY(evd_resize, kdEVDResize),
-	ENTRY(evd_post_se, kdEVDPostSE),
-	ENTRY(evd_dequeue, kdEVDDequeue),
+	ENTRY(evd_post_se, kd_evd_post_se),
+	ENTRY(evd_dequeue, kd_evd_dequeue),
 	ENTRY(evd_free, kdEVDFree),
 	ENTRY(ep_create, kdEPCreate),
 	ENTRY(ep_query, kdEPQuery),

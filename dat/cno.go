@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kdapl/internal/explore"
+	"kdapl/internal/foreign"
 )
 
 // CNO is a consumer notification object: a place to wait for any of several EVDs (uDAPL).
@@ -24,7 +25,8 @@ type CNO struct {
 	waiters   int
 	aborted   bool
 	wake      chan struct{}
-	fd        *notifyFD // of the fd type
+	foreign   *foreign.Consumer // nil if there is none
+	fd        *notifyFD         // of the fd type
 }
 
 // NewCNO creates a CNO (dat_cno_create). agent, if not nil, is called for each trigger with the EVD, in a goroutine of
@@ -254,6 +256,7 @@ func (c *CNO) trigger(e *EVD) {
 }
 
 func (c *CNO) signal() {
+	c.foreign.Signal()
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -294,6 +297,7 @@ func (c *CNO) end() {
 func (c *CNO) abort() {
 	c.mu.Lock()
 	c.aborted = true
+	c.foreign.Signal()
 	close(c.wake)
 	c.wake = make(chan struct{}, 1)
 	c.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 
 	"kdapl/internal/evring"
 	"kdapl/internal/explore"
+	"kdapl/internal/foreign"
 	"kdapl/verbs"
 )
 
@@ -34,6 +35,8 @@ type EVDConfig struct {
 	// moved; memory that was given earlier must stay readable until the EVD is freed, and is
 	// passed to release then, if that is not nil.
 	Memory func(size int) (mem []byte, release func())
+	// Foreign, if not nil, is a consumer in another language that shares Memory: package capi's.
+	Foreign *foreign.Consumer
 }
 
 // EVD is an event dispatcher: a queue of events that calls the consumer up, or is
@@ -49,7 +52,8 @@ type EVD struct {
 	cq      verbs.CQ // nil if the EVD takes no completions
 	helper  verbs.Progresser
 	memory  func(size int) ([]byte, func())
-	run     func() // e.activate, stored so that starting it allocates nothing
+	foreign *foreign.Consumer // nil if there is none
+	run     func()            // e.activate, stored so that starting it allocates nothing
 	// guests are other IAs whose asynchronous events the EVD takes; their events name them by number.
 	guests atomic.Pointer[[]*IA]
 
@@ -84,12 +88,6 @@ type EVD struct {
 
 	counters evdCounters
 }
-
-// Bits of EVD.status.
-const (
-	evdFreed  = 1 << iota // the EVD is gone
-	evdWaited             // a waiter owns the events
-)
 
 // evdCounters are the EVD's own counts, for Query.
 type evdCounters struct {
@@ -154,7 +152,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	case cfg.Streams == 0 || !ia.provider.EVDStreamMergingSupported.Allows(cfg.Streams):
 		return nil, ia.fail(op, InvalidParameter, InvalidArg5, nil, fmt.Sprintf("streams %v cannot be merged", cfg.Streams))
 	}
-	e := &EVD{streams: cfg.Streams, memory: cfg.Memory, fn: cfg.Upcall, qlen: cfg.MinLen}
+	e := &EVD{streams: cfg.Streams, memory: cfg.Memory, foreign: cfg.Foreign, fn: cfg.Upcall, qlen: cfg.MinLen}
 	e.base = base{self: e, ia: ia, kind: HandleEVD}
 	e.up = upcalls{policy: cfg.Policy, armed: cfg.Policy == UpcallNotify, many: int32(ia.maxUpcalls)}
 	if cfg.Policy == UpcallTeardown {
@@ -170,18 +168,21 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	if err != nil {
 		return nil, ia.fail(op, InvalidParameter, InvalidArg2, err, "the memory supplied for the queue cannot be used")
 	}
-	e.ring.Store(ring)
+	e.setRing(ring)
 	e.releases = append(e.releases, release)
 	if cfg.Streams&(StreamDTO|StreamRMRBind) != 0 {
 		if e.cq, err = ia.device.CreateCQ(1, e.pump); err != nil {
-			e.releaseMemory()
+			e.giveUp()
 			return nil, ia.creationError(op, &ia.base, err, ResourceTEVD)
 		}
 		e.helper, _ = e.cq.(verbs.Progresser)
 		e.scratch = make([]verbs.Completion, refillBatch)
+		if e.foreign != nil {
+			e.foreign.Watch(e.cq, e.helper != nil)
+		}
 	}
 	if !ia.register(&e.base, ia.attr.MaxEVDs) {
-		e.releaseMemory()
+		e.giveUp()
 		if e.cq != nil {
 			e.cq.Destroy()
 		}
@@ -193,8 +194,8 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 			return nil, err
 		}
 	}
-	if cfg.Policy.Live() {
-		e.pump() // primes the CQ's notification
+	if cfg.Policy.Live() || e.foreign != nil {
+		e.pump() // primes the CQ's notification, and what is shared
 	}
 	return e, nil
 }
@@ -216,11 +217,46 @@ func (e *EVD) newRing(n int, base uint64) (*evring.Ring, func(), error) {
 	return ring, release, err
 }
 
+// giveUp ends an EVD that could not be made.
+func (e *EVD) giveUp() {
+	e.foreign.End()
+	e.releaseMemory()
+}
+
 func (e *EVD) releaseMemory() {
 	for _, release := range e.releases {
 		release()
 	}
 	e.releases = nil
+}
+
+// setRing makes a ring the EVD's.
+func (e *EVD) setRing(r *evring.Ring) {
+	e.ring.Store(r)
+	if e.foreign != nil {
+		e.foreign.Control.Ring.Store(r.Address())
+	}
+}
+
+// setStatus and clearStatus change bits of the status.
+func (e *EVD) setStatus(bits uint32) {
+	e.status.Or(bits)
+	e.foreign.Mark(bits, true)
+}
+
+func (e *EVD) clearStatus(bits uint32) {
+	e.status.And(^bits)
+	e.foreign.Mark(bits, false)
+}
+
+// share tells a foreign consumer what it may do without a call. The EVD is locked.
+func (e *EVD) share() {
+	limit := 0
+	if e.quiet && e.cq == nil && !e.overflow && e.streams&StreamSoftware != 0 {
+		limit = e.qlen
+	}
+	e.foreign.Control.Limit.Store(uint32(limit))
+	e.foreign.Settled()
 }
 
 // lock locks the current ring and returns it.
@@ -255,7 +291,7 @@ func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, error) {
 	moved, _ := r.MoveTo(to)
 	to.Publish(moved)
 	e.releases = append(e.releases, release)
-	e.ring.Store(to)
+	e.setRing(to)
 	if explore.On {
 		explore.At(explore.Moved)
 	}
@@ -460,7 +496,8 @@ func (e *EVD) Free() error {
 // destroy ends the EVD under the lock of a, which it gives up.
 func (e *EVD) destroy(a *after) {
 	e.freed.Store(true)
-	e.status.Or(evdFreed)
+	e.setStatus(foreign.StatusFreed)
+	e.foreign.End()
 	if explore.On {
 		explore.At(explore.Free)
 	}

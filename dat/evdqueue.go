@@ -6,6 +6,7 @@ import (
 
 	"kdapl/internal/evring"
 	"kdapl/internal/explore"
+	"kdapl/internal/foreign"
 	"kdapl/verbs"
 )
 
@@ -111,6 +112,9 @@ func (e *EVD) end(a *after) {
 	}
 	e.counters.direct += uint64(a.got)
 	e.quiet = !e.up.policy.Live() && !e.waiter.parked && e.cno == nil
+	if e.foreign != nil {
+		e.share()
+	}
 	a.ring.Unlock(a.n)
 	if explore.On {
 		explore.At(explore.Settle)
@@ -165,6 +169,7 @@ func (e *EVD) settle(a *after) {
 	}
 	if a.wake {
 		e.waiter.signal()
+		e.foreign.Signal()
 	}
 	if a.trigger != nil {
 		a.trigger.trigger(e)
@@ -479,7 +484,7 @@ func (e *EVD) dequeueSlow(dst []Event) (int, error) {
 		switch {
 		case e.gone():
 			return 0, e.errGone("evd_dequeue")
-		case e.status.Load()&evdWaited != 0:
+		case e.status.Load()&foreign.StatusWaited != 0:
 			return 0, e.fail("evd_dequeue", InvalidState, InvalidStateEVDWaiter, nil, "a waiter owns the events")
 		}
 		moved := e.progress()

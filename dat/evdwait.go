@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kdapl/internal/explore"
+	"kdapl/internal/foreign"
 	"kdapl/verbs"
 )
 
@@ -62,53 +63,70 @@ func (e *EVD) Wait(ctx context.Context, threshold int, timeout time.Duration) (e
 	}
 	var a after
 	e.begin(&a)
-	if err := e.waitRefused(&a, threshold, timeout); err != nil {
-		e.end(&a)
+	if err := e.startWait(&a, threshold, timeout); err != nil {
 		return Event{}, 0, err
 	}
-	e.status.Or(evdWaited)
-	w := &e.waiter
-	// What is queued at the beginning ends the wait, whatever it is; after that, what notifies.
-	w.owned, w.threshold, w.err, w.ready = true, threshold, nil, true
-	deadline, timed := false, false
+	deadline, timed := timeout == 0, false
 	for {
-		if a.appended {
-			e.arrived(&a)
+		ev, more, err, done := e.look(&a, deadline)
+		if done {
+			return ev, more, err
 		}
-		w.parked = false
-		e.publish(&a)
-		if w.ready {
-			if ev, more, ok := e.takeOfMany(&a, threshold); ok {
-				e.leaveWait(&a)
-				return ev, more, nil
-			}
-			w.ready = false // somebody who began before the wait was faster
-		}
-		queued := a.ring.Len()
-		if err := w.err; err != nil {
-			e.leaveWait(&a)
-			return Event{}, queued, err
-		}
-		if deadline || timeout == 0 {
-			e.leaveWait(&a)
-			return Event{}, queued, ErrTimeout
-		}
-		w.parked = true
-		e.end(&a)
 		if timeout > 0 && !timed {
-			w.startTimer(timeout)
+			e.waiter.startTimer(timeout)
 			timed = true
 		}
-		switch e.park(ctx, timed) {
+		outcome := e.park(ctx, timed)
+		e.begin(&a)
+		switch outcome {
 		case parkTimeout:
 			deadline = true
 		case parkCancelled:
-			e.begin(&a)
-			w.err = e.fail("evd_wait", InterruptedCall, NoSubtype, context.Cause(ctx), "the context ended")
-			continue
+			e.waiter.err = e.fail("evd_wait", InterruptedCall, NoSubtype, context.Cause(ctx), "the context ended")
 		}
-		e.begin(&a)
 	}
+}
+
+// startWait makes the caller the EVD's waiter, or says why not and gives up the lock.
+func (e *EVD) startWait(a *after, threshold int, timeout time.Duration) error {
+	if err := e.waitRefused(a, threshold, timeout); err != nil {
+		e.end(a)
+		return err
+	}
+	e.setStatus(foreign.StatusWaited)
+	w := &e.waiter
+	// What is queued at the beginning ends the wait, whatever it is; after that, what notifies.
+	w.owned, w.threshold, w.err, w.ready = true, threshold, nil, true
+	return nil
+}
+
+// look is a look of the waiter, which ends the wait (done) or tells the waiter to sleep. The EVD was locked by a, which
+// is given up.
+func (e *EVD) look(a *after, deadline bool) (ev Event, more int, err error, done bool) {
+	w := &e.waiter
+	if a.appended {
+		e.arrived(a)
+	}
+	w.parked = false
+	e.publish(a)
+	if w.ready {
+		if ev, more, ok := e.takeOfMany(a, w.threshold); ok {
+			e.leaveWait(a)
+			return ev, more, nil, true
+		}
+		w.ready = false // somebody who began before the wait was faster
+	}
+	more, err = a.ring.Len(), w.err
+	if err == nil && deadline {
+		err = ErrTimeout
+	}
+	if err != nil {
+		e.leaveWait(a)
+		return Event{}, more, err, true
+	}
+	w.parked = true
+	e.end(a)
+	return Event{}, 0, nil, false
 }
 
 // takeOfMany takes the oldest event if at least threshold are published, and returns how many are left.
@@ -136,7 +154,7 @@ func (e *EVD) leaveWait(a *after) {
 	if e.waiter.timer != nil {
 		e.waiter.timer.Stop()
 	}
-	e.status.And(^uint32(evdWaited))
+	e.clearStatus(foreign.StatusWaited)
 	a.wake = false
 	select { // a late wake-up is not for the next waiter
 	case <-e.waiter.wake:
@@ -234,6 +252,7 @@ func (e *EVD) setWaitable(op string, unwaitable bool) error {
 		return e.errGone(op)
 	}
 	e.waiter.unwaitable = unwaitable
+	e.foreign.Mark(foreign.StatusUnwaitable, unwaitable)
 	if unwaitable {
 		e.abortWait(&a, e.fail("evd_wait", InvalidState, InvalidStateEVDUnwaitable, nil, "the EVD was made unwaitable"))
 	}

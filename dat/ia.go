@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"kdapl/internal/foreign"
 	"kdapl/verbs"
 )
 
@@ -453,6 +454,7 @@ func (e *EVD) abort() {
 	e.tearDown()
 	a.ring.Turn()
 	e.waiter.unwaitable = true
+	e.foreign.Mark(foreign.StatusUnwaitable, true)
 	e.abortWait(&a, e.fail("evd_wait", Abort, NoSubtype, nil, "the IA was closed"))
 	e.end(&a)
 }

@@ -132,6 +132,9 @@ func Alloc(capacity int) []byte {
 	return b[off : int(off)+Size(capacity)]
 }
 
+// Address is that of the ring's memory, for consumers in other languages.
+func (r *Ring) Address() uintptr { return uintptr(unsafe.Pointer(r.h)) }
+
 // Cap is the number of slots.
 func (r *Ring) Cap() int { return len(r.slots) }
 

@@ -304,6 +304,9 @@ func (c *CQ) Peek(max int) int {
 	return min(max, count(cqHead(w), cqTail(w)))
 }
 
+// Serial is a word that changes with each completion that is queued, for consumers that look without a call.
+func (c *CQ) Serial() *atomic.Uint64 { return &c.word }
+
 // Cap implements [verbs.CQ].
 func (c *CQ) Cap() int {
 	h, t := c.lock()
