@@ -95,14 +95,9 @@ func (w *trial) quiescent() {
 	if slices.ContainsFunc(w.modifies, func(m *modify1) bool { return *m != last && m.end > last.begin }) {
 		last.policy = dat.UpcallDisable // which came last is not known
 	}
-	left, loud := 0, false
-	for v, p := range w.posted {
-		if p.begin < 0 || w.taken[v] {
-			continue
-		}
-		left++
-		loud = loud || !p.quiet
-		if !w.due(p) {
+	left := w.left()
+	for _, v := range left {
+		if !w.due(w.posted[v]) {
 			continue
 		}
 		switch last.policy {
@@ -116,23 +111,29 @@ func (w *trial) quiescent() {
 	}
 	for client, s := range w.waits {
 		news := false
-		for v, p := range w.posted {
-			news = news || p.begin > s.begin && !p.quiet && !w.taken[v]
+		for _, v := range left {
+			news = news || w.posted[v].begin > s.begin && !w.posted[v].quiet
 		}
-		if left > 0 && (news || !w.arrivedSince(s.begin)) {
-			w.fail("client %d waits since %d, and %d events are queued (one notifies: %v)", client, s.begin, left, loud)
+		if len(left) > 0 && (news || !w.quietSince(s.begin)) {
+			w.fail("client %d waits since %d, and events %#x are queued", client, s.begin, left)
 		}
 	}
 }
 
-// arrivedSince reports whether an event may have arrived that a wait from then on is not told of.
-func (w *trial) arrivedSince(at int64) bool {
+// left are the events that nobody has had.
+func (w *trial) left() (all []uint64) {
 	for v, p := range w.posted {
-		if p.begin >= 0 && p.end > at && p.quiet && !w.taken[v] {
-			return true
+		if p.begin >= 0 && !w.taken[v] {
+			all = append(all, v)
 		}
 	}
-	return false
+	slices.Sort(all)
+	return all
+}
+
+// quietSince reports whether a queued event may have arrived of which a wait from then on is not told.
+func (w *trial) quietSince(at int64) bool {
+	return slices.ContainsFunc(w.left(), func(v uint64) bool { return w.posted[v].quiet && w.posted[v].end > at })
 }
 
 // due reports whether an upcall is due for a queued event under a live policy, in whatever order calls took effect.
@@ -157,6 +158,9 @@ func (w *trial) finish() error {
 		return err
 	}
 	w.quiescent()
+	if w.atRest != nil {
+		w.atRest()
+	}
 	w.as("end", func(client int) {
 		w.cancel()
 		w.Step()
@@ -176,10 +180,8 @@ func (w *trial) finish() error {
 	}
 	w.ends()
 	if len(w.frees) == 0 {
-		for v, p := range w.posted {
-			if p.begin >= 0 && !w.taken[v] {
-				w.fail("event %#x is lost", v)
-			}
+		if lost := w.left(); len(lost) > 0 {
+			w.fail("events %#x are lost", lost)
 		}
 	}
 	if w.wrong != nil {

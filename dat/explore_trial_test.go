@@ -76,6 +76,8 @@ type trial struct {
 	waits    map[int]span // of waits that are under way
 	waiters  bool
 	nested   func(w *trial) // what an upcall does
+	loud     bool           // every event notifies
+	atRest   func()         // is called when nobody can go on for the first time
 	wrong    error
 }
 
@@ -238,7 +240,7 @@ func (w *trial) post(client int) {
 	in, quiet := evdCall{kind: "post", value: v}, false
 	if w.p != nil && w.pick(2) == 0 {
 		v |= writeBit
-		in, quiet = evdCall{kind: "write", value: v}, w.pick(4) == 0
+		in, quiet = evdCall{kind: "write", value: v}, !w.loud && w.pick(4) == 0
 	}
 	w.posted[v] = posting{} // takes the number
 	var flags dat.CompletionFlags
