@@ -143,8 +143,8 @@ func (s evdState) step(in evdCall, out evdResult, depth int, maybeOwned bool) (b
 
 // cnoCall is something that happens to a CNO of some EVDs.
 type cnoCall struct {
-	// "triggered": an EVD surely triggered it. "perhaps": an EVD may have, or not. "take": a trigger is taken, or there
-	// is none. "free".
+	// "triggered": an EVD surely triggered it. "perhaps": an EVD may have, or not. "forgotten": an EVD is no member any more.
+	// "take": a trigger is taken, or there is none.
 	kind string
 	evd  int
 }
@@ -164,6 +164,8 @@ func cnoSpec() porcupine.Model {
 				return []any{triggered}
 			case "perhaps":
 				return []any{s, triggered}
+			case "forgotten":
+				return []any{strings.ReplaceAll(s, fmt.Sprint(in.evd), "")}
 			case "take":
 				if out.evd < 0 {
 					if s == "" {
