@@ -508,7 +508,12 @@ func (e *EVD) destroy(a *after) {
 	a.ring.Freeze()
 	empty, _ := evring.New(evring.Alloc(1), 1, a.ring.Tail())
 	e.ring.Store(empty)
+	// A wait that began after the IA's close had aborted the one before, by ClearUnwaitable.
+	e.abortWait(a, e.errAborted())
 	a.ring.Unlock(0)
+	if a.wake {
+		e.waiter.signal()
+	}
 	cno.forget(e)
 	if e.cq != nil {
 		e.cq.Destroy()

@@ -200,8 +200,24 @@ const (
 
 // park waits for a wake-up: first in turns that help the adapter and yield, then asleep.
 func (e *EVD) park(ctx context.Context, timed bool) parkOutcome {
+	var expired <-chan time.Time
+	if timed {
+		expired = e.waiter.timer.C
+	}
+	// An adapter that always has something to do for others must not keep the wait from its end.
+	select {
+	case <-expired:
+		return parkTimeout
+	case <-ctx.Done():
+		return parkCancelled
+	default:
+	}
 	for range e.ia.spin {
-		if e.progress() || len(e.waiter.wake) > 0 {
+		if len(e.waiter.wake) > 0 {
+			<-e.waiter.wake // taken, for there is one receiver: left there, it would wake each time
+			return parkWoken
+		}
+		if e.progress() {
 			return parkWoken
 		}
 		if p, ok := e.cq.(verbs.Peeker); ok && p.Peek(1) > 0 {
@@ -211,10 +227,6 @@ func (e *EVD) park(ctx context.Context, timed bool) parkOutcome {
 	}
 	if explore.On && explore.Block(func() bool { return len(e.waiter.wake) > 0 || ctx.Err() != nil }, timed) {
 		return parkTimeout
-	}
-	var expired <-chan time.Time
-	if timed {
-		expired = e.waiter.timer.C
 	}
 	select {
 	case <-e.waiter.wake:

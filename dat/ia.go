@@ -455,8 +455,12 @@ func (e *EVD) abort() {
 	a.ring.Turn()
 	e.waiter.unwaitable = true
 	e.foreign.Mark(foreign.StatusUnwaitable, true)
-	e.abortWait(&a, e.fail("evd_wait", Abort, NoSubtype, nil, "the IA was closed"))
+	e.abortWait(&a, e.errAborted())
 	e.end(&a)
+}
+
+func (e *EVD) errAborted() error {
+	return e.fail("evd_wait", Abort, NoSubtype, nil, "the IA was closed")
 }
 
 // abandon destroys the EVD with its IA.
