@@ -13,10 +13,10 @@ import (
 	"kdapl/verbs"
 )
 
-// builtin are the names that need no file.
-var builtin = map[string]Factory{
-	"iwarp0": func() (verbs.Device, error) { return newIWARP("iwarp0", map[string]string{"addr": "127.0.0.1"}) },
-	"loop0":  func() (verbs.Device, error) { return newLoop("loop0", nil) },
+// builtin are the names that need no file, with their ia_params.
+var builtin = map[string]string{
+	"iwarp0": "iwarp addr=127.0.0.1",
+	"loop0":  "loop",
 }
 
 // kinds are the adapters that ia_params can name, by their first word.
@@ -25,8 +25,8 @@ var kinds = map[string]func(name string, settings map[string]string) (verbs.Devi
 	"loop":  newLoop,
 }
 
-// deviceOf makes the device that ia_params describe.
-func deviceOf(name, params string) (verbs.Device, error) {
+// deviceOf makes the device that ia_params describe, with settings that go before theirs.
+func deviceOf(name, params string, settings map[string]string) (verbs.Device, error) {
 	words := strings.Fields(params)
 	known := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
 	if len(words) == 0 {
@@ -36,15 +36,16 @@ func deviceOf(name, params string) (verbs.Device, error) {
 	if kind == nil {
 		return nil, fmt.Errorf("ia_params: no kind of adapter %q; known: %s", words[0], known)
 	}
-	settings := map[string]string{}
+	all := map[string]string{}
 	for _, w := range words[1:] {
 		key, value, ok := strings.Cut(w, "=")
-		if _, twice := settings[key]; !ok || twice {
+		if _, twice := all[key]; !ok || twice {
 			return nil, fmt.Errorf("ia_params: %q is not a new key=value", w)
 		}
-		settings[key] = value
+		all[key] = value
 	}
-	return kind(name, settings)
+	maps.Copy(all, settings)
+	return kind(name, all)
 }
 
 func newLoop(name string, settings map[string]string) (verbs.Device, error) {
@@ -79,13 +80,11 @@ func newLoop(name string, settings map[string]string) (verbs.Device, error) {
 
 // newIWARP makes an iWARP adapter; its package knows the settings.
 func newIWARP(name string, settings map[string]string) (verbs.Device, error) {
-	var words []string
-	for key, value := range settings {
-		words = append(words, key+"="+value)
-	}
-	cfg, err := iwarp.ParseConfig(strings.Join(words, " "))
-	if err != nil {
-		return nil, fmt.Errorf("ia_params: %w", err)
+	cfg := iwarp.Config{}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		if err := cfg.Set(key, settings[key]); err != nil {
+			return nil, fmt.Errorf("ia_params: %w", err)
+		}
 	}
 	if name != "" {
 		cfg.Name = name

@@ -8,7 +8,8 @@
 // fits: PROVIDER_NOT_FOUND, and the subtype says how far the search came: NAME_NOT_REGISTERED,
 // MAJOR_NOT_FOUND, MINOR_NOT_FOUND or THREAD_SAFETY_NOT_FOUND.
 //
-// One device is made for each provider when it is first opened, and shared by all of its IAs.
+// One device is made for each provider when it is first opened, and shared by all of its IAs; IAs that ask for
+// other settings ([Options]) have devices of their own.
 //
 // # Built-in names
 //

@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,7 +52,7 @@ func (s *providers) openWith(name string, opt Options) (*dat.IA, error) {
 //
 // PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): params describe none; the cause says why. Else as [dat.Open].
 func OpenParams(params string, cfg dat.Config) (*dat.IA, error) {
-	d, err := deviceOf(cfg.Name, params)
+	d, err := deviceOf(cfg.Name, params, nil)
 	if err != nil {
 		return nil, fail("ia_open", params, dat.ProviderNotFound, dat.NameNotRegistered, err, "")
 	}
@@ -101,7 +102,7 @@ func (q *search) try(p *provider, source string) (*dat.IA, error) {
 		return nil, nil
 	}
 	q.tried = true
-	ia, err := p.openIA(q.opt.Config)
+	ia, err := p.openIA(q.opt)
 	if err == nil || !errors.Is(err, dat.ProviderNotFound) {
 		return ia, err
 	}
@@ -156,7 +157,7 @@ func (i *Info) misses(opt Options) dat.Subtype {
 var errForeign = errors.New("is a library for C programs, not an adapter of this module; its lib_path would be kdapl or libkdapl.so")
 
 // openIA opens an IA. A provider whose device cannot be made, or has gone, gives PROVIDER_NOT_FOUND.
-func (p *provider) openIA(cfg dat.Config) (*dat.IA, error) {
+func (p *provider) openIA(opt Options) (*dat.IA, error) {
 	gone := func(err error) error {
 		return fail("ia_open", p.info.Name, dat.ProviderNotFound, dat.NameNotRegistered, err, "")
 	}
@@ -165,27 +166,41 @@ func (p *provider) openIA(cfg dat.Config) (*dat.IA, error) {
 	}
 	p.making.Lock()
 	defer p.making.Unlock()
-	made := p.device == nil
+	with := settingsKey(opt.Settings)
+	made := p.devices[with] == nil
 	for {
-		if p.device == nil {
-			d, err := p.make()
+		if p.devices[with] == nil {
+			d, err := p.make(opt.Settings)
 			if err != nil {
 				return nil, gone(err)
 			}
 			if d == nil {
 				return nil, gone(errors.New("the provider made no device"))
 			}
-			p.device = d
+			if p.devices == nil {
+				p.devices = map[string]verbs.Device{}
+			}
+			p.devices[with] = d
 		}
-		ia, err := dat.Open(counted{p.device, p}, cfg)
+		ia, err := dat.Open(counted{p.devices[with], p}, opt.Config)
 		if err == nil || !errors.Is(err, verbs.ErrNoDevice) {
 			return ia, err
 		}
-		if p.device = nil; made {
+		delete(p.devices, with)
+		if made {
 			return nil, err
 		}
 		made = true // the one from before has gone; perhaps it can be made again
 	}
+}
+
+// settingsKey is the same for the same settings.
+func settingsKey(settings map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&b, "%q=%q ", key, settings[key])
+	}
+	return b.String()
 }
 
 // counted is a device whose open contexts its provider counts.

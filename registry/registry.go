@@ -29,6 +29,10 @@ type Options struct {
 	// thread-safe one does not fit. The adapters of this module are thread-safe in either case; a
 	// line of dat.conf may say otherwise for programs that ask so.
 	NonThreadSafe bool
+	// Settings go before those of the provider's ia_params, by key, as in {"crc": "off"}; see the
+	// package document. IAs that are opened with the same name and the same settings share a device. A
+	// provider of Register takes none.
+	Settings map[string]string
 }
 
 // Info describes a provider (DAT_PROVIDER_INFO), and where the registry has it from.
@@ -41,7 +45,8 @@ type Info struct {
 	ThreadSafe bool
 	// Source is "built in", "registered", or the file and line, as in "/etc/dat.conf:3".
 	Source string
-	// Library and Params are the lib_path and ia_params of a line of dat.conf.
+	// Library is the lib_path of a line of dat.conf. Params are its ia_params, or those of a name that is
+	// built in.
 	Library, Params string
 	// Openable: the adapter is one of this module, or was registered by the program.
 	Openable bool
@@ -53,11 +58,11 @@ type Info struct {
 type provider struct {
 	info Info
 	// make makes the device; nil for a library that is not ours.
-	make Factory
+	make func(settings map[string]string) (verbs.Device, error)
 	set  *providers
 
-	making sync.Mutex   // serializes make; never taken with set.mu held
-	device verbs.Device // under making
+	making  sync.Mutex              // serializes make; never taken with set.mu held
+	devices map[string]verbs.Device // by the settings that they were made with; under making
 
 	// Under set.mu:
 	open    int
@@ -82,8 +87,10 @@ type origin struct {
 
 func newProviders(conf func() (string, bool)) *providers {
 	s := &providers{conf: conf, static: map[origin]*provider{}}
-	for name, make := range builtin {
-		s.dynamic = append(s.dynamic, s.ours(name, "built in", make))
+	for name, params := range builtin {
+		p := s.ours(name, "built in", func(settings map[string]string) (verbs.Device, error) { return deviceOf(name, params, settings) })
+		p.info.Params = params
+		s.dynamic = append(s.dynamic, p)
 	}
 	slices.SortFunc(s.dynamic, func(a, b *provider) int { return strings.Compare(a.info.Name, b.info.Name) })
 	return s
@@ -91,7 +98,7 @@ func newProviders(conf func() (string, bool)) *providers {
 
 // ours is a provider that is not from a file: it is of package dat, whose version and thread safety
 // it has.
-func (s *providers) ours(name, source string, make Factory) *provider {
+func (s *providers) ours(name, source string, make func(map[string]string) (verbs.Device, error)) *provider {
 	return &provider{set: s, make: make, info: Info{
 		Name: name, Major: dat.DAPLVersionMajor, Minor: dat.DAPLVersionMinor, ThreadSafe: true,
 		Source: source, Openable: true,
@@ -160,7 +167,12 @@ func (s *providers) register(name string, make Factory) error {
 		return fail(op, name, dat.ProviderAlreadyRegistered, dat.NoSubtype, nil,
 			fmt.Sprintf("the name is %s; choose another, or unregister it first", s.dynamic[i].info.Source))
 	}
-	s.dynamic = append(s.dynamic, s.ours(name, "registered", make))
+	s.dynamic = append(s.dynamic, s.ours(name, "registered", func(settings map[string]string) (verbs.Device, error) {
+		if len(settings) > 0 {
+			return nil, errors.New("a provider that the program registered takes no settings")
+		}
+		return make()
+	}))
 	return nil
 }
 
@@ -242,7 +254,7 @@ func (s *providers) of(e Entry) *provider {
 		Library: e.LibPath, Params: e.IAParams, Openable: e.Ours(),
 	}}
 	if e.Ours() {
-		p.make = func() (verbs.Device, error) { return deviceOf(e.Name, e.IAParams) }
+		p.make = func(settings map[string]string) (verbs.Device, error) { return deviceOf(e.Name, e.IAParams, settings) }
 	}
 	return p
 }

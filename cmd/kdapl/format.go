@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -28,22 +29,25 @@ func formatBytes(n uint64) string {
 	return strconv.FormatUint(n>>(10*u), 10) + " " + byteUnits[u]
 }
 
-// parseBytes reads a size: a number and, if not bytes, a unit that is a power of 1024: K, M or G,
+// parseBytes reads a size: a number and, if not bytes, a unit that is a power of 1024: K, M, G or T,
 // with or without iB.
-func parseBytes(s string) (int, error) {
-	digits := strings.TrimRight(s, "BKMGi ")
+func parseBytes(s string) (int64, error) {
+	digits := strings.TrimRight(s, "BKMGTi ")
 	unit := strings.TrimSpace(s[len(digits):])
 	shift := -1
-	for i, u := range byteUnits[:4] {
+	for i, u := range byteUnits[:5] {
 		if unit == u || i > 0 && unit == u[:1] || i == 0 && unit == "" {
 			shift = 10 * i
 		}
 	}
-	n, err := strconv.ParseUint(digits, 10, 31)
-	if err != nil || shift < 0 || n<<shift>>shift != n || n<<shift > 1<<31-1 {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	switch {
+	case shift >= 0 && (errors.Is(err, strconv.ErrRange) || err == nil && n<<shift>>shift != n):
+		return 0, fmt.Errorf("%q is out of any range", s)
+	case err != nil || shift < 0:
 		return 0, fmt.Errorf("%q is not a size such as 64, 4KiB or 1MiB", s)
 	}
-	return int(n << shift), nil
+	return n << shift, nil
 }
 
 // significant writes a number that is not negative with three significant digits or more, and at most

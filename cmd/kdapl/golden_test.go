@@ -80,7 +80,8 @@ func someReport() *perfReport {
 			r.add(perf.Result{Spec: perf.Spec{Op: op, Kind: perf.Latency, Size: size, Depth: 1, List: 1},
 				Messages: 1001, Elapsed: 150 * time.Millisecond, Checked: 1002, Histogram: h})
 			r.add(perf.Result{Spec: perf.Spec{Op: op, Kind: perf.Throughput, Size: size, Depth: 64 >> (2 * i), List: 1},
-				Messages: 3_000_000 >> (5 * i), Elapsed: 150 * time.Millisecond, Checked: 128})
+				Messages: 3_000_000 >> (5 * i), Elapsed: 150 * time.Millisecond, Checked: 128,
+				CPU: perf.CPU{Requester: 140 * time.Millisecond, Responder: 70 * time.Millisecond}})
 		}
 	}
 	return r
@@ -131,6 +132,33 @@ func TestPerfTableTellsOfPauses(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "perf-pauses.txt", rendered(t, env{}, r.text))
+}
+
+func TestPerfOfTwoProcesses(t *testing.T) {
+	r := someReport()
+	r.Rows = r.Rows[:2]
+	r.Adapter, r.Completion, r.Meaning = "iwarp0", perf.Dequeue, "SOURCE_REUSABLE"
+	r.Server, r.Settings = &remote{netip.MustParseAddrPort("127.0.0.1:18515")}, map[string]string{"crc": "off", "pcap": "/a/b.pcapng"}
+	golden(t, "perf-remote.txt", rendered(t, env{}, r.text))
+	golden(t, "perf-remote.json", rendered(t, env{}, r.json))
+}
+
+func TestServerLines(t *testing.T) {
+	client := netip.MustParseAddrPort("127.0.0.1:40000")
+	for name, json := range map[string]bool{"perf-server.txt": false, "perf-server.json": true} {
+		var b bytes.Buffer
+		l := newServerLog(&b, json)
+		l.listening("iwarp0", netip.MustParseAddrPort("127.0.0.1:18515"))
+		s := perf.Served{Client: client, Spec: perf.Spec{Op: perf.Write, Kind: perf.Throughput, Size: 4096, Depth: 64},
+			Completion: perf.Wait, Messages: 12345, CPU: 250 * time.Millisecond}
+		l.served(s)
+		s.Err = errors.Join(errors.New("one"), errors.New("two"))
+		l.served(s)
+		s.Refused = true
+		l.served(s)
+		l.served(perf.Served{Client: client, Refused: true, Err: errors.New("a stranger")})
+		golden(t, name, b.Bytes())
+	}
 }
 
 func TestPerfJSON(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"kdapl/cmd/kdapl/internal/perf"
 	"kdapl/cmd/kdapl/internal/ucmatose"
 
 	"github.com/alecthomas/kong"
@@ -86,10 +87,11 @@ func run(args []string, e env) (code int) {
 		kong.Name("kdapl"),
 		kong.Description("RDMA through the Direct Access Transport API: what the adapters are, and how fast."),
 		kong.Vars{
-			"sizes": defaultSizes, "list": strconv.Itoa(defaultList),
+			"sizes": defaultSizes, "list": strconv.Itoa(defaultList), "depth": strconv.Itoa(perf.MaxDepth), "port": strconv.Itoa(perfPort),
 			"connections": strconv.Itoa(ucmatose.DefaultConnections), "messages": strconv.Itoa(ucmatose.DefaultCount),
 			"messagesize": strconv.Itoa(ucmatose.DefaultSize),
 		},
+		kong.WithHyphenPrefixedParameters(true), // so that --iters -3 is told what is wrong with it
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Writers(e.stdout, e.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),

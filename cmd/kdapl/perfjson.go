@@ -1,21 +1,25 @@
 package main
 
 import (
+	"time"
+
 	"kdapl/cmd/kdapl/internal/perf"
 )
 
 // The JSON document. Latencies are in nanoseconds.
 type perfDoc struct {
-	Program     versionInfo     `json:"program"`
-	CPUs        int             `json:"cpus"`
-	ClockNS     int64           `json:"clock_ns"`
-	Adapter     string          `json:"adapter"`
-	Address     string          `json:"address"`
-	Meaning     string          `json:"completion_meaning"`
-	Completion  perf.Completion `json:"completion"`
-	Verify      bool            `json:"verify"`
-	Interrupted bool            `json:"interrupted"`
-	Results     []perfDocRow    `json:"results"`
+	Program     versionInfo       `json:"program"`
+	CPUs        int               `json:"cpus"`
+	ClockNS     int64             `json:"clock_ns"`
+	Adapter     string            `json:"adapter"`
+	Address     string            `json:"address"`
+	Settings    map[string]string `json:"settings,omitempty"`
+	Server      string            `json:"server,omitempty"`
+	Meaning     string            `json:"completion_meaning"`
+	Completion  perf.Completion   `json:"completion"`
+	Verify      bool              `json:"verify"`
+	Interrupted bool              `json:"interrupted"`
+	Results     []perfDocRow      `json:"results"`
 }
 
 type perfDocRow struct {
@@ -48,14 +52,38 @@ type throughputDoc struct {
 	BytesPerSecond    float64 `json:"bytes_per_second"`
 	MessagesPerSecond float64 `json:"messages_per_second"`
 	Checked           uint64  `json:"checked_messages"`
+	CPU               cpuDoc  `json:"cpu"`
+}
+
+// cpuDoc is processor time of the measured time: of the process with both ends, or of client and server.
+type cpuDoc struct {
+	Both   *cpuOf `json:"both,omitempty"`
+	Client *cpuOf `json:"client,omitempty"`
+	Server *cpuOf `json:"server,omitempty"`
+}
+
+type cpuOf struct {
+	Seconds float64 `json:"seconds"`
+	PerMB   float64 `json:"us_per_mb"`
+}
+
+func newCPUDoc(t *perf.Result, remote bool) cpuDoc {
+	of := func(d time.Duration) *cpuOf { return &cpuOf{d.Seconds(), perMB(d, t)} }
+	if !remote {
+		return cpuDoc{Both: of(t.CPU.Requester)}
+	}
+	return cpuDoc{Client: of(t.CPU.Requester), Server: of(t.CPU.Responder)}
 }
 
 // json writes the report as JSON.
 func (r *perfReport) json(e env) error {
 	d := perfDoc{
 		Program: r.Program, CPUs: r.CPUs, ClockNS: r.Clock.Nanoseconds(),
-		Adapter: r.Adapter, Address: r.Address.String(), Meaning: r.Meaning,
+		Adapter: r.Adapter, Address: r.Address.String(), Settings: r.Settings, Meaning: r.Meaning,
 		Completion: r.Completion, Verify: r.Verify, Interrupted: r.Interrupted, Results: []perfDocRow{},
+	}
+	if r.Server != nil {
+		d.Server = r.Server.Address.String()
 	}
 	for _, row := range r.Rows {
 		out := perfDocRow{Op: row.Op, Size: row.Size}
@@ -73,6 +101,7 @@ func (r *perfReport) json(e env) error {
 			out.Throughput = &throughputDoc{
 				Depth: t.Spec.Depth, List: t.Spec.List, Messages: t.Messages, Seconds: t.Elapsed.Seconds(),
 				BytesPerSecond: t.Bandwidth(), MessagesPerSecond: t.MessageRate(), Checked: t.Checked,
+				CPU: newCPUDoc(t, r.Server != nil),
 			}
 		}
 		d.Results = append(d.Results, out)

@@ -14,7 +14,9 @@ type perfReport struct {
 	Clock      time.Duration // the cost of reading the clock
 	Adapter    string
 	Address    netip.Addr
-	Meaning    string // what a completion means
+	Settings   map[string]string // of the adapter, that were asked for
+	Server     *remote           // of a run of two processes
+	Meaning    string            // what a completion means
 	Completion perf.Completion
 	List       int
 	Verify     bool
@@ -92,4 +94,18 @@ func buckets(res *perf.Result) []bucket {
 		all[len(all)-1].Count += b.Count
 	}
 	return all
+}
+
+// remote is where a client measures.
+type remote struct {
+	Address netip.AddrPort
+}
+
+// perMB is a processor time for each megabyte that was moved, in microseconds.
+func perMB(cpu time.Duration, res *perf.Result) float64 {
+	bytes := float64(res.Messages) * float64(res.Spec.Size)
+	if bytes == 0 {
+		return 0
+	}
+	return float64(cpu.Microseconds()) / (bytes / 1e6)
 }

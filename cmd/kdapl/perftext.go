@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,6 +68,9 @@ func wrap(note string) string {
 }
 
 func (r *perfReport) title() string {
+	if r.Server != nil {
+		return fmt.Sprintf("kdapl perf: %s (%s) with a server at %s", r.Adapter, r.Address, r.Server.Address)
+	}
 	return fmt.Sprintf("kdapl perf: %s (%s), two end points in one process", r.Adapter, r.Address)
 }
 
@@ -79,7 +84,14 @@ func (r *perfReport) conditions() string {
 		perf.Dequeue: "completions by dequeuing, one goroutine for both ends",
 		perf.Wait:    "completions by waiting",
 	}[r.Completion]
-	return fmt.Sprintf("%s; %s; %s, %s/%s, %s", completion, post, r.Program.Go, r.Program.OS, r.Program.Arch, count(r.CPUs, "CPU"))
+	if r.Server != nil && r.Completion == perf.Dequeue {
+		completion = "completions by dequeuing"
+	}
+	settings := ""
+	for _, key := range slices.Sorted(maps.Keys(r.Settings)) {
+		settings += fmt.Sprintf("%s=%s; ", key, r.Settings[key])
+	}
+	return fmt.Sprintf("%s; %s; %s%s, %s/%s, %s", completion, post, settings, r.Program.Go, r.Program.OS, r.Program.Arch, count(r.CPUs, "CPU"))
 }
 
 // table has a line for each row.
@@ -97,6 +109,12 @@ func (r *perfReport) table(e env) string {
 	}
 	column("throughput", "GB/s")
 	column("throughput", "k msg/s")
+	if r.Server != nil {
+		column("CPU, µs/MB", "client")
+		column("CPU, µs/MB", "server")
+	} else {
+		column("CPU, µs/MB", "both")
+	}
 	t.AppendHeader(first, table.RowConfig{AutoMerge: true})
 	t.AppendHeader(second)
 	t.SetColumnConfigs(configs)
@@ -119,7 +137,11 @@ func (r *perfReport) table(e env) string {
 			line = append(line, cell)
 		}
 		if row.Throughput != nil {
-			line = append(line, significant(row.Throughput.Bandwidth()/1e9), significant(row.Throughput.MessageRate()/1e3))
+			t := row.Throughput
+			line = append(line, significant(t.Bandwidth()/1e9), significant(t.MessageRate()/1e3), significant(perMB(t.CPU.Requester, t)))
+			if r.Server != nil {
+				line = append(line, significant(perMB(t.CPU.Responder, t)))
+			}
 		}
 		t.AppendRow(line)
 	}

@@ -147,19 +147,30 @@ var options = map[string]option{
 func ParseConfig(s string) (Config, error) {
 	var c Config
 	for _, f := range strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' }) {
-		name, value, ok := strings.Cut(f, "=")
-		o, known := options[name]
-		switch {
-		case !known:
-			return Config{}, fmt.Errorf("%w: unknown option %q", ErrConfig, name)
-		case !ok || value == "":
-			return Config{}, fmt.Errorf("%w: option %s needs a value (%s)", ErrConfig, name, o.help)
-		}
-		if err := o.parse(&c, value); err != nil {
-			return Config{}, fmt.Errorf("%w: %s=%s: %v (%s)", ErrConfig, name, value, err, o.help)
+		name, value, _ := strings.Cut(f, "=")
+		if err := c.Set(name, value); err != nil {
+			return Config{}, err
 		}
 	}
 	return c, nil
+}
+
+// Set sets one option of those that ParseConfig knows. The value may hold any character, such as the
+// spaces of a file's name. Errors match ErrConfig and leave the configuration as it was.
+func (c *Config) Set(name, value string) error {
+	o, known := options[name]
+	switch {
+	case !known:
+		return fmt.Errorf("%w: unknown option %q", ErrConfig, name)
+	case value == "":
+		return fmt.Errorf("%w: option %s needs a value (%s)", ErrConfig, name, o.help)
+	}
+	set := *c
+	if err := o.parse(&set, value); err != nil {
+		return fmt.Errorf("%w: %s=%s: %v (%s)", ErrConfig, name, value, err, o.help)
+	}
+	*c = set
+	return nil
 }
 
 func parseAddr(c *Config, v string) (err error) {

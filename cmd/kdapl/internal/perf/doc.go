@@ -5,7 +5,7 @@
 // the responder answers sends, returns credits, and otherwise only owns memory. Both are
 // state machines that are driven by events alone, in one of three ways: an EVD calls them up,
 // a goroutine dequeues and polls, or a goroutine waits. [Run] drives both ends of a pair in one
-// process, or the requester of a remote pair; [Serve] the responder of a remote pair.
+// process ([Measure]), or the requester of a remote pair ([Request]), whose responder a [Server] of another process drives.
 //
 // Each measurement has a connection of its own. What the responder must know travels in the
 // private data of the connection request, and where its memory is in that of the accept:
@@ -14,6 +14,7 @@
 //	    connect (spec)                    →
 //	                                      ←    accept (address and context of its memory)
 //	    warm-up: every message is checked, byte by byte, by whoever receives it
+//	    RDMA: "begin"                     →   so that it knows when its processor time is to be taken
 //	    measurement: status, length and order of every completion are checked
 //	    empty send: that was all          →
 //	                                      ←    ack

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ func Measure(ctx context.Context, from *Host, to *Listener, spec Spec, completio
 	var respErr error
 	go func() {
 		defer close(accepted)
-		if resp, respErr = to.Accept(setUp, completion); respErr != nil {
+		if resp, respErr = to.Accept(setUp); respErr != nil {
 			cancel()
 		}
 	}()
@@ -58,24 +59,28 @@ func Measure(ctx context.Context, from *Host, to *Listener, spec Spec, completio
 	return Run(ctx, req, resp)
 }
 
+// Request runs a measurement between a new requester on from and a [Server] of another process. The end of the
+// context ends it early, as for [Measure].
+func Request(ctx context.Context, from *Host, addr netip.Addr, qual uint64, spec Spec, completion Completion) (_ Result, err error) {
+	req, err := from.Connect(ctx, addr, qual, spec, completion)
+	if err != nil {
+		if ctx.Err() != nil {
+			return Result{Spec: spec, Interrupted: true}, nil
+		}
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, req.Close()) }()
+	return Run(ctx, req, nil)
+}
+
 // Run runs the measurement of a requester; resp is its responder if that is in this process too, or nil. It
 // blocks until the result is there, the context ends, or nothing completes any more.
 func Run(ctx context.Context, req, resp *End) (Result, error) {
-	live, giveUp := context.WithCancel(context.Background())
-	var drivers sync.WaitGroup
 	ends := []*End{req}
 	if resp != nil {
 		ends = append(ends, resp)
 	}
-	if req.completion == Dequeue {
-		drivers.Go(func() { poll(live, ends) })
-	} else {
-		for _, e := range ends {
-			if e.completion == Wait {
-				drivers.Go(func() { e.wait(live) })
-			}
-		}
-	}
+	stop := drive(ends)
 	if ctx.Err() != nil {
 		req.interrupt()
 	}
@@ -85,12 +90,30 @@ func Run(ctx context.Context, req, resp *End) (Result, error) {
 		err = watch(req, resp)
 	}
 	release()
-	giveUp()
-	drivers.Wait()
+	stop()
 	if err != nil {
 		return Result{}, err
 	}
 	return req.role.(interface{ outcome() Result }).outcome(), nil
+}
+
+// drive drives ends, which learn of completions in the same way, until they are through or stop is called.
+func drive(ends []*End) (stop func()) {
+	live, giveUp := context.WithCancel(context.Background())
+	var drivers sync.WaitGroup
+	if ends[0].completion == Dequeue {
+		drivers.Go(func() { poll(live, ends) })
+	} else {
+		for _, e := range ends {
+			if e.completion == Wait {
+				drivers.Go(func() { e.wait(live) })
+			}
+		}
+	}
+	return func() {
+		giveUp()
+		drivers.Wait()
+	}
 }
 
 // watch waits until the requester is through, or an end has failed, or nothing happens.
@@ -101,8 +124,7 @@ func watch(req, resp *End) error {
 	}
 	ticks := time.NewTicker(stallLimit / 4)
 	defer ticks.Stop()
-	var seen uint64
-	idle := 0
+	still := stillness{evd: req.evd}
 	for {
 		select {
 		case <-req.done:
@@ -114,13 +136,9 @@ func watch(req, resp *End) error {
 				return fmt.Errorf("responder: %w", resp.explain())
 			}
 		case <-ticks.C:
-			p, err := req.evd.Query()
-			if err != nil {
+			if stalled, err := still.look(); err != nil {
 				return err
-			}
-			if p.Counters.Events != seen {
-				seen, idle = p.Counters.Events, 0
-			} else if idle++; idle >= 4 {
+			} else if stalled {
 				return &StallError{After: stallLimit}
 			}
 		}

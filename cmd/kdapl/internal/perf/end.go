@@ -23,9 +23,11 @@ type Host struct {
 	attr dat.IAAttr
 	// acked: a completion of a send or write means that the peer has the data.
 	acked bool
-	pz    *dat.PZ
-	lmr   *dat.LMR
-	mem   []byte
+	// maxPrivate is the most private data.
+	maxPrivate int
+	pz         *dat.PZ
+	lmr        *dat.LMR
+	mem        []byte
 }
 
 // NewHost makes a host on an IA with memory for measurements of up to so many bytes (see
@@ -35,7 +37,7 @@ func NewHost(ia *dat.IA, memory int64) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ia: ia, attr: p.Attr}
+	h := &Host{ia: ia, attr: p.Attr, maxPrivate: p.Provider.MaxPrivateDataSize}
 	for _, a := range p.Provider.ProviderSpecificAttrs {
 		if a.Name == dat.AttrCompletionMeaning {
 			h.acked = a.Value == "REMOTE_ACKED"
@@ -45,11 +47,14 @@ func NewHost(ia *dat.IA, memory int64) (*Host, error) {
 		return nil, err
 	}
 	if h.lmr, err = h.pz.NewLMR(dat.LMRConfig{Length: int(memory), Priv: dat.PrivAll}); err != nil {
-		return nil, err
+		return nil, errors.Join(err, h.pz.Free())
 	}
 	h.mem = h.lmr.Bytes()
 	return h, nil
 }
+
+// Close frees the memory. There must be no ends any more.
+func (h *Host) Close() error { return errors.Join(h.lmr.Free(), h.pz.Free()) }
 
 // local names n bytes of the host's memory.
 func (h *Host) local(off, n int) dat.LMRTriplet { return h.lmr.Triplet(off, n) }
@@ -97,7 +102,7 @@ func (h *Host) newEnd(spec Spec, completion Completion) (_ *End, err error) {
 	}()
 	cfg := dat.EVDConfig{MinLen: 8, Streams: dat.StreamDTO | dat.StreamSoftware}
 	if completion == Upcall {
-		cfg.Policy = dat.UpcallSingleInstance
+		cfg.Policy = dat.UpcallDisable // until the connection is there: an answer could not be posted before
 		cfg.Upcall = func(ev dat.Event, _ bool) {
 			e.ev = ev
 			e.role.handle(&e.ev)
@@ -163,6 +168,14 @@ func (e *End) established(ctx context.Context) (dat.ConnectionData, error) {
 	return c, nil
 }
 
+// start begins upcalls, if the end has them.
+func (e *End) start() error {
+	if e.completion != Upcall {
+		return nil
+	}
+	return e.evd.ModifyUpcall(dat.UpcallSingleInstance, nil, dat.InvocAny)
+}
+
 // reason is what the private data of a rejection says.
 func reason(n dat.EventNumber, private []byte) string {
 	if n != dat.ConnectionPeerRejected {
@@ -198,7 +211,7 @@ func (h *Host) Connect(ctx context.Context, addr netip.Addr, qual uint64, spec S
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	if err := e.ep.Connect(addr, qual, dat.ConnectConfig{Timeout: setUpTimeout, PrivateData: spec.encode()}); err != nil {
+	if err := e.ep.Connect(addr, qual, dat.ConnectConfig{Timeout: setUpTimeout, PrivateData: (&request{spec, completion}).encode()}); err != nil {
 		return nil, err
 	}
 	c, err := e.established(ctx)
@@ -210,75 +223,8 @@ func (h *Host) Connect(ctx context.Context, addr netip.Addr, qual uint64, spec S
 		return nil, err
 	}
 	r.connected(peer)
-	return e, nil
-}
-
-// Listener takes the connections of requesters.
-type Listener struct {
-	host *Host
-	evd  *dat.EVD
-	psp  *dat.PSP
-}
-
-// Listen makes a listener at a connection qualifier of the host's adapter; 0 is a free one.
-func (h *Host) Listen(qual uint64) (*Listener, error) {
-	evd, err := h.ia.NewEVD(dat.EVDConfig{MinLen: 8, Streams: dat.StreamConnectionRequest})
-	if err != nil {
+	if err := e.start(); err != nil {
 		return nil, err
-	}
-	psp, err := h.ia.NewPSP(dat.PSPConfig{EVD: evd, ConnQual: qual})
-	if err != nil {
-		return nil, errors.Join(err, evd.Free())
-	}
-	return &Listener{host: h, evd: evd, psp: psp}, nil
-}
-
-// Close ends the listening.
-func (l *Listener) Close() error { return errors.Join(l.psp.Free(), l.evd.Free()) }
-
-// Addr is the address and connection qualifier.
-func (l *Listener) Addr() (netip.Addr, uint64) { return l.host.ia.Address(), l.psp.ConnQual() }
-
-// Accept waits for a requester and connects a responder to it. A request that makes no sense is
-// rejected, with the reason, and is an error.
-func (l *Listener) Accept(ctx context.Context, completion Completion) (*End, error) {
-	ev, _, err := l.evd.Wait(ctx, 1, dat.Infinite)
-	if err != nil {
-		return nil, err
-	}
-	cr := ev.Request().CR
-	e, err := l.respond(cr, completion)
-	if err != nil {
-		why := []byte(err.Error())
-		return nil, errors.Join(err, cr.Reject(why[:min(len(why), 56)]))
-	}
-	h := l.host
-	if err := cr.Accept(e.ep, encodeAccept(h.lmr.RMRTriplet(0, len(h.mem)))); err != nil {
-		return nil, errors.Join(err, cr.Reject(nil), e.Close())
-	}
-	if _, err := e.established(ctx); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
-}
-
-// respond makes the end for a request.
-func (l *Listener) respond(cr *dat.CR, completion Completion) (*End, error) {
-	p, err := cr.Query()
-	if err != nil {
-		return nil, err
-	}
-	spec, err := decode(p.PrivateData)
-	if err != nil {
-		return nil, err
-	}
-	e, err := l.host.newEnd(spec, completion)
-	if err != nil {
-		return nil, err
-	}
-	e.role = &responder{End: e}
-	if err := e.role.prepare(); err != nil {
-		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
 }

@@ -21,6 +21,12 @@ type ConnectionError struct {
 // Error describes it on one line.
 func (e *ConnectionError) Error() string {
 	parts := []string{e.Event.String()}
+	switch e.Event {
+	case dat.ConnectionDisconnected:
+		parts = append(parts, "the other side ended the connection")
+	case dat.ConnectionNonPeerRejected:
+		parts = append(parts, "nobody answers there; is kdapl perf --server running?")
+	}
 	if e.Reason != "" {
 		parts = append(parts, "the peer says: "+e.Reason)
 	}

@@ -17,7 +17,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childRole); role != "" {
+		child(role)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // rig is two hosts, and a listener on the second.
 type rig struct {
@@ -55,7 +60,7 @@ func (r rig) pair(t testing.TB, spec Spec, completion Completion) (req, resp *En
 	accepted := make(chan error, 1)
 	go func() {
 		var err error
-		resp, err = r.to.Accept(context.Background(), completion)
+		resp, err = r.to.Accept(context.Background())
 		accepted <- err
 	}()
 	addr, qual := r.to.Addr()
@@ -446,7 +451,9 @@ func TestStrangerIsRejectedWithAReason(t *testing.T) {
 	}
 	wrongOp, wrongSize := spec, spec
 	wrongOp.Op, wrongSize.Size = 9, 0
-	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, 40), wrongOp.encode(), wrongSize.encode()} {
+	otherVersion := (&request{Spec: spec}).encode()
+	otherVersion[4]++
+	for _, private := range [][]byte{nil, []byte("hello"), make([]byte, 40), (&request{Spec: wrongOp}).encode(), (&request{Spec: wrongSize}).encode(), otherVersion} {
 		e, err := r.hosts[0].newEnd(spec, Wait)
 		if err != nil {
 			t.Fatal(err)
@@ -455,7 +462,7 @@ func TestStrangerIsRejectedWithAReason(t *testing.T) {
 		if err := e.ep.Connect(addr, qual, dat.ConnectConfig{Timeout: setUpTimeout, PrivateData: private}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.to.Accept(context.Background(), Wait); err == nil {
+		if _, err := r.to.Accept(context.Background()); err == nil {
 			t.Errorf("%x: accepted", private)
 		}
 		_, err = e.established(context.Background())

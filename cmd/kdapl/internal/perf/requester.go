@@ -20,15 +20,21 @@ const (
 	closing // it was told; its ack and report are awaited
 )
 
-// Control messages of the responder: kind, number, tally.
+// Control messages begin with their kind. Of the responder: a credit has the number of messages, a report the
+// tally and the processor time. Of the requester of RDMA: the last has the number of messages.
 const (
 	msgCredit = 1
 	msgAck    = 2
 	msgReport = 3
+	msgBegin  = 4
+	msgEnd    = 5
 )
 
-// finCookie is the cookie of the empty send that ends a measurement.
-const finCookie = math.MaxUint64
+// Cookies of the sends that begin and end the measured time.
+const (
+	finCookie   = math.MaxUint64
+	beginCookie = finCookie - 1
+)
 
 // requester is what the two requesting roles have in common.
 type requester struct {
@@ -43,6 +49,7 @@ type requester struct {
 	timer  *time.Timer
 	cost   time.Duration
 	tally  tally
+	cpu    usage
 	result Result
 }
 
@@ -87,6 +94,10 @@ func (r *requester) next() (ends bool) {
 	if r.spec.Op == Write {
 		r.fillOut(false, true)
 	}
+	if r.spec.Op != Send && !r.begin() {
+		return true
+	}
+	r.cpu.begin()
 	r.start = now()
 	if r.spec.Duration > 0 {
 		r.timer = time.AfterFunc(r.spec.Duration, func() { r.stop.Store(true) })
@@ -94,9 +105,20 @@ func (r *requester) next() (ends bool) {
 	return false
 }
 
+// begin tells a responder that receives no messages that the measured time begins.
+func (r *requester) begin() bool {
+	binary.BigEndian.PutUint32(r.host.control(bufBegin), msgBegin)
+	err := r.ep.PostSend(beginCookie, dat.CompletionDefault, r.host.local(bufBegin*controlSize, controlLen))
+	if err != nil {
+		r.finish(err)
+	}
+	return err == nil
+}
+
 // clockOut ends the time that is measured, as far as is known.
 func (r *requester) clockOut() {
 	r.result.Elapsed = now() - r.start
+	r.cpu.end()
 	r.result.Messages = r.done - r.first
 	r.result.Interrupted = r.cut.Load() && r.posted < r.limit
 }
@@ -119,7 +141,8 @@ func (r *requester) fin() {
 	if r.spec.Op == Send {
 		err = r.ep.PostSend(finCookie, dat.CompletionDefault)
 	} else {
-		binary.BigEndian.PutUint64(r.host.control(bufEnd), uint64(r.done))
+		binary.BigEndian.PutUint32(r.host.control(bufEnd), msgEnd)
+		binary.BigEndian.PutUint64(r.host.control(bufEnd)[8:], uint64(r.done))
 		err = r.ep.PostSend(finCookie, dat.CompletionDefault, r.host.local(bufEnd*controlSize, controlLen))
 	}
 	if err != nil {
@@ -148,6 +171,7 @@ func (r *requester) report(b []byte) {
 		}
 		r.result.Checked = r.tally.checked + theirs.checked
 	}
+	r.result.CPU = CPU{Requester: r.cpu.spent, Responder: time.Duration(binary.BigEndian.Uint64(b[32:]))}
 	err := theirs.err("responder")
 	if r.tally.bad > 0 {
 		err = r.tally.err("requester")

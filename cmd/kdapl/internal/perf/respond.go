@@ -17,6 +17,7 @@ type responder struct {
 	unsent   int // answers and credits that are to be sent
 	sent     int // answers and credits that were sent
 	sending  int // those whose completion is awaited
+	cpu      usage
 	tally    tally
 }
 
@@ -36,8 +37,13 @@ func (r *responder) prepare() error {
 	binary.BigEndian.PutUint32(r.host.control(bufCredit)[4:], uint32(r.batch))
 	binary.BigEndian.PutUint32(r.host.control(bufAck), msgAck)
 	binary.BigEndian.PutUint32(r.host.control(bufReport), msgReport)
-	if r.spec.Op != Send { // the message that ends the measurement is the only one
-		return r.ep.PostRecv(0, dat.CompletionDefault, r.host.local(bufRecv*controlSize, controlLen))
+	if r.spec.Op != Send { // only the messages that begin and end the measured time
+		for i := range 2 {
+			if err := r.ep.PostRecv(uint64(i), dat.CompletionDefault, r.host.local((bufRecv+i)*controlSize, controlLen)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	for i := range r.slots {
 		if err := r.receive(i); err != nil {
@@ -69,8 +75,10 @@ func (r *responder) handle(ev *dat.Event) {
 		case cookieReport:
 			r.finish(nil)
 		}
-	case r.spec.Op != Send || d.Length == 0:
-		err = r.end(&d)
+	case r.spec.Op != Send:
+		err = r.told(&d)
+	case d.Length == 0:
+		err = r.end()
 	default:
 		err = r.message(&d)
 	}
@@ -88,7 +96,9 @@ func (r *responder) message(d *dat.DTO) error {
 	if r.spec.Verify && r.received < r.spec.WarmUp {
 		r.tally.warm(r.End, slot, false)
 	}
-	r.received++
+	if r.received++; r.received == r.spec.WarmUp {
+		r.cpu.begin()
+	}
 	if err := r.receive(slot); err != nil {
 		return err
 	}
@@ -122,14 +132,23 @@ func (r *responder) answer() error {
 	return nil
 }
 
-// end takes the message that ends the measurement.
-func (r *responder) end(d *dat.DTO) error {
-	if r.spec.Op != Send {
-		if !r.due(d, 0, controlLen) {
-			return nil
-		}
-		r.received = int(min(binary.BigEndian.Uint64(r.host.control(bufRecv)), math.MaxInt64))
+// told takes a control message of a requester that sends nothing else.
+func (r *responder) told(d *dat.DTO) error {
+	if !r.due(d, d.Cookie, controlLen) {
+		return nil
 	}
+	b := r.host.control(bufRecv + int(d.Cookie))
+	if binary.BigEndian.Uint32(b) == msgBegin {
+		r.cpu.begin()
+		return nil
+	}
+	r.received = int(min(binary.BigEndian.Uint64(b[8:]), math.MaxInt))
+	return r.end()
+}
+
+// end ends the measurement.
+func (r *responder) end() error {
+	r.cpu.end()
 	if err := r.send(cookieAck, bufAck); err != nil {
 		return err
 	}
@@ -137,6 +156,7 @@ func (r *responder) end(d *dat.DTO) error {
 		r.tally.last(r.End, r.received, false)
 	}
 	r.tally.encode(r.host.control(bufReport))
+	binary.BigEndian.PutUint64(r.host.control(bufReport)[32:], uint64(r.cpu.spent))
 	return r.send(cookieReport, bufReport)
 }
 

@@ -17,8 +17,16 @@ type Result struct {
 	Histogram *hdrhistogram.Histogram
 	// Checked is the number of messages that were checked byte by byte, by both ends together.
 	Checked uint64
+	// CPU is the processor time of the measured time.
+	CPU CPU
 	// Interrupted: the measurement ended early. There may be no messages.
 	Interrupted bool
+}
+
+// CPU is processor time, user's and system's, of the process of each end; other work of the process counts too. If
+// both ends are in one process, both have all of it. 0 is unknown.
+type CPU struct {
+	Requester, Responder time.Duration
 }
 
 func (r *requester) outcome() Result { return r.result }

@@ -76,7 +76,7 @@ func TestBuffersDoNotOverlap(t *testing.T) {
 			take(s.out(i), s.Size)
 			take(s.in(i), max(s.Size, controlLen))
 		}
-		for _, i := range []int{bufCredit, bufAck, bufReport, bufEnd} {
+		for _, i := range []int{bufCredit, bufAck, bufReport, bufEnd, bufBegin} {
 			take(i*controlSize, controlLen)
 		}
 		for i := range s.slots()/s.creditBatch() + 3 {
@@ -97,23 +97,24 @@ func TestSpecTravels(t *testing.T) {
 			Op: Op(rapid.IntRange(0, 2).Draw(t, "op")), Kind: Kind(rapid.IntRange(0, 1).Draw(t, "kind")),
 			Size: rapid.IntRange(1, MaxSize).Draw(t, "size"), Depth: rapid.IntRange(1, MaxDepth).Draw(t, "depth"),
 			WarmUp: rapid.IntRange(0, maxWarmUp).Draw(t, "warm"), Verify: rapid.Bool().Draw(t, "verify"),
-			Messages: 1, salt: rapid.Uint64().Draw(t, "salt"),
+			Messages: 1, Duration: time.Duration(rapid.IntRange(0, 1<<30).Draw(t, "ms")) * time.Millisecond, salt: rapid.Uint64().Draw(t, "salt"),
 		}
 		s, err := s.plan()
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := s.encode()
+		sent := request{s, Completion(rapid.IntRange(0, 2).Draw(t, "completion"))}
+		b := sent.encode()
 		if len(b) > 56 {
 			t.Fatalf("%d bytes are more than InfiniBand has", len(b))
 		}
-		got, err := decode(append(b, make([]byte, rapid.IntRange(0, 3).Draw(t, "padding"))...))
+		got, err := decodeRequest(append(b, make([]byte, rapid.IntRange(0, 3).Draw(t, "padding"))...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got.Messages = s.Messages
-		if got != s {
-			t.Fatalf("sent %+v, got %+v", s, got)
+		if got != sent {
+			t.Fatalf("sent %+v, got %+v", sent, got)
 		}
 	})
 }
@@ -123,12 +124,12 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(s.encode())
+	f.Add((&request{Spec: s}).encode())
 	f.Add(encodeAccept(dat.RMRTriplet{VirtualAddress: 1 << 40, RMRContext: 7}))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := decode(b); err == nil {
-			if again, err := s.plan(); err != nil || again != s || s.Memory() <= 0 {
+		if s, err := decodeRequest(b); err == nil {
+			if again, err := s.plan(); err != nil || again != s.Spec || s.Memory() <= 0 {
 				t.Fatalf("%+v is accepted, and makes no sense: %v", s, err)
 			}
 		}

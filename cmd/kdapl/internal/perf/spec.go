@@ -1,13 +1,9 @@
 package perf
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"time"
-
-	"kdapl/dat"
 )
 
 // Limits of a Spec.
@@ -96,7 +92,8 @@ const (
 	bufAck    = 1
 	bufReport = 2
 	bufEnd    = 3
-	bufRecv   = 4 // and following
+	bufBegin  = 4
+	bufRecv   = 5 // and following
 )
 
 // Memory is what an end needs, in bytes.
@@ -118,57 +115,4 @@ func (s *Spec) seed(i int, responders, timed bool) uint64 {
 		seed++
 	}
 	return seed
-}
-
-// The private data of a request: magic, op, kind, flags, size, depth, warm-up, salt. It fits
-// into the 56 bytes that InfiniBand leaves.
-const (
-	requestMagic = 0x6B445001
-	requestLen   = 27
-	acceptMagic  = 0x6B445002
-	acceptLen    = 16
-)
-
-func (s *Spec) encode() []byte {
-	b := make([]byte, 0, requestLen)
-	b = binary.BigEndian.AppendUint32(b, requestMagic)
-	verify := byte(0)
-	if s.Verify {
-		verify = 1
-	}
-	b = append(b, byte(s.Op), byte(s.Kind), verify)
-	for _, v := range [...]int{s.Size, s.Depth, s.WarmUp} {
-		b = binary.BigEndian.AppendUint32(b, uint32(v))
-	}
-	return binary.BigEndian.AppendUint64(b, s.salt)
-}
-
-// decode reads what a requester sent, which may be anything.
-func decode(b []byte) (Spec, error) {
-	if len(b) < requestLen || binary.BigEndian.Uint32(b) != requestMagic {
-		return Spec{}, errors.New("the peer is not this version of kdapl perf")
-	}
-	s := Spec{Op: Op(b[4]), Kind: Kind(b[5]), Verify: b[6]&1 != 0, List: 1, Messages: math.MaxInt,
-		Size: int(binary.BigEndian.Uint32(b[7:])), Depth: int(binary.BigEndian.Uint32(b[11:])),
-		WarmUp: int(binary.BigEndian.Uint32(b[15:])), salt: binary.BigEndian.Uint64(b[19:])}
-	if int(s.Op) >= len(opNames) || int(s.Kind) >= len(kindNames) {
-		return Spec{}, errors.New("the peer asks for an unknown measurement")
-	}
-	return s.plan()
-}
-
-// encodeAccept tells the requester where the responder's memory is.
-func encodeAccept(t dat.RMRTriplet) []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, acceptLen), acceptMagic)
-	b = binary.BigEndian.AppendUint64(b, t.VirtualAddress)
-	return binary.BigEndian.AppendUint32(b, t.RMRContext)
-}
-
-func decodeAccept(b []byte) (t dat.RMRTriplet, err error) {
-	if len(b) < acceptLen || binary.BigEndian.Uint32(b) != acceptMagic {
-		return t, errors.New("the peer is not this version of kdapl perf")
-	}
-	t.VirtualAddress = binary.BigEndian.Uint64(b[4:])
-	t.RMRContext = binary.BigEndian.Uint32(b[12:])
-	return t, nil
 }

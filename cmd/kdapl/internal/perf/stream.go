@@ -82,7 +82,7 @@ func (s *streamer) handle(ev *dat.Event) {
 	case s.failed(&d):
 	case d.Operation == dat.OpReceive:
 		s.control(&d)
-	case d.Cookie != finCookie:
+	case d.Cookie < beginCookie:
 		s.completed(&d)
 	}
 }
