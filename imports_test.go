@@ -16,7 +16,7 @@ var layers = []struct {
 	pkg     string
 	imports []string
 }{
-	{"capi", []string{"dat", "device/", "internal/foreign", "registry", "verbs"}},
+	{"capi", []string{"dat", "internal/foreign", "registry", "verbs"}},
 	{"cmd/kdapl/internal/", []string{"cmd/kdapl/internal/", "registry", "dat", "internal/"}},
 	{"cmd/", []string{"registry", "dat", "internal/"}},
 	{"registry", []string{"dat", "verbs", "device/"}},

@@ -4,17 +4,14 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
-	"strings"
 	"sync"
 
-	"kdapl/device/iwarp"
-	"kdapl/device/loop"
+	"kdapl/registry"
 	"kdapl/verbs"
 )
 
-// adapters are the names that libdat2 has announced, with the ia_params of their lines.
+// adapters are the names that libdat2 has announced, with the ia_params of their lines, which package registry reads.
 var adapters struct {
 	sync.Mutex
 	params  map[string]string
@@ -47,41 +44,12 @@ func adapter(name string) (verbs.Device, error) {
 	if !ok {
 		return nil, fmt.Errorf("no adapter %q", name)
 	}
-	d, err := newDevice(name, params)
+	d, err := registry.NewDevice(name, params)
 	if err != nil {
-		// The registry turns every failure into "not found"; the reason is for whoever wrote the line.
+		// libdat2 turns every failure into "not found"; the reason is for whoever wrote the line.
 		fmt.Fprintf(os.Stderr, "libkdapl: dat.conf: %s: %v\n", name, err)
 		return nil, err
 	}
 	a.devices[name] = d
 	return d, nil
-}
-
-// newDevice makes the device that ia_params describe: a kind and its options.
-func newDevice(name, params string) (verbs.Device, error) {
-	kind, rest, _ := strings.Cut(strings.TrimSpace(params), " ")
-	switch kind {
-	case "iwarp":
-		cfg, err := iwarp.ParseConfig(rest)
-		if err != nil {
-			return nil, err
-		}
-		if cfg.Name == "" {
-			cfg.Name = name
-		}
-		return iwarp.New(cfg), nil
-	case "loop":
-		cfg := loop.Config{Name: name}
-		if value, ok := strings.CutPrefix(strings.TrimSpace(rest), "addr="); ok {
-			addr, err := netip.ParseAddr(value)
-			if err != nil {
-				return nil, err
-			}
-			cfg.Addr = addr
-		} else if rest != "" {
-			return nil, fmt.Errorf("loop: %q is no option; it has addr=IP", rest)
-		}
-		return loop.New(cfg), nil
-	}
-	return nil, fmt.Errorf("ia_params: no kind of adapter %q; known: iwarp, loop", kind)
 }

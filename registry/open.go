@@ -59,6 +59,10 @@ func OpenParams(params string, cfg dat.Config) (*dat.IA, error) {
 	return dat.Open(d, cfg)
 }
 
+// NewDevice makes the adapter that params describe, as [OpenParams] does, for those who open IAs on it themselves. name is
+// the adapter's, for messages. It does not block. Errors say what is wrong with the parameters.
+func NewDevice(name, params string) (verbs.Device, error) { return deviceOf(name, params, nil) }
+
 // search is the search for a provider that fits and works.
 type search struct {
 	name   string
