@@ -38,6 +38,8 @@ type conn struct {
 	wmu     sync.Mutex
 	watched bool // there is a waiter, or a receiver that will become one
 	over    bool // nothing more is to be read
+	trust   trust
+	inputs  atomic.Uint64 // how often input came
 	on      [2]bool
 	driven  atomic.Bool // it is on a list
 	feeds   [2]*feed
@@ -220,6 +222,9 @@ func (c *conn) release() {
 			return
 		}
 	}
+	c.wmu.Lock()
+	c.trust.deserted(c.inputs.Load())
+	c.wmu.Unlock()
 	c.watch()
 }
 
@@ -233,9 +238,11 @@ func (c *conn) isOn(i int) bool {
 func (c *conn) bench() bool {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	if !c.list() {
+	n := c.inputs.Load()
+	if !c.trust.granted(n) || !c.list() {
 		return false
 	}
+	c.trust.left = n
 	c.watched = false
 	return true
 }
@@ -313,6 +320,7 @@ func (c *conn) receiver() {
 	budget := c.rx.spinBudget(c.drv.cfg.Spin)
 	for idle := 0; ; {
 		if c.receive() {
+			c.inputs.Add(1)
 			if c.rx.over {
 				c.stopReading()
 				return
@@ -358,6 +366,7 @@ func (c *conn) progress() (moved bool) {
 	}
 	if c.rx.take() {
 		if c.receive() {
+			c.inputs.Add(1)
 			moved = true
 			if c.rx.over {
 				c.stopReading()
