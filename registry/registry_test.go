@@ -494,3 +494,13 @@ func TestOpenParamsOpensWhatNoListNames(t *testing.T) {
 		}
 	}
 }
+
+func TestNewDeviceMakesWhatALineDescribes(t *testing.T) {
+	d, err := NewDevice("mine", "loop addr=127.0.0.9")
+	if err != nil || d.Name() != "mine" {
+		t.Fatalf("%v, %v", d, err)
+	}
+	if d, err := NewDevice("mine", "loop addr=nowhere"); d != nil || err == nil {
+		t.Fatalf("%v, %v", d, err)
+	}
+}
