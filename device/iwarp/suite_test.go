@@ -3,8 +3,7 @@ package iwarp
 import (
 	"math/rand/v2"
 	"net/netip"
-	"os"
-	"strings"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,8 +53,7 @@ func hosts(plan func(faultnet.Attempt) faultnet.Plan) (a, b Config) {
 	return Config{Name: "a", Addr: x, Network: ha}, Config{Name: "b", Addr: y, Network: hb}
 }
 
-// gentle draws plans that split and delay everything, but only so much that the rules, which look every
-// 20 microseconds, do not look for long.
+// gentle draws plans that split and delay everything, but only a little.
 func gentle(a faultnet.Attempt) faultnet.Plan {
 	rng := rand.New(rand.NewPCG(uint64(a.Index), 'g'))
 	stream := func() faultnet.Stream {
@@ -74,28 +72,52 @@ func gentle(a faultnet.Attempt) faultnet.Plan {
 	return faultnet.Plan{Seed: rng.Uint64(), Up: stream(), Down: stream()}
 }
 
-// Over a network that splits and delays, with segments of many sizes; time is fake. In the long form
-// (KDAPL_LONG=1) also over one that stalls for long, which takes minutes, since rules that look around
-// do so for as long.
-func TestSuiteOverFaultnet(t *testing.T) {
-	for _, options := range []string{"crc=on", "crc=off", "crc=off,markers=on"} {
-		t.Run(options, func(t *testing.T) {
-			if testing.Short() && options != "crc=on" {
-				t.Skip("the short form runs with the defaults only")
-			}
-			overFaultnet(t, options, gentle)
-		})
-	}
-	t.Run("long", func(t *testing.T) {
-		if os.Getenv("KDAPL_LONG") == "" {
-			t.Skip("takes minutes: KDAPL_LONG=1 runs it, as .ci/run full does")
-		}
-		overFaultnet(t, "crc=on", faultnet.Each(0, 20000, faultnet.Lossless))
-	})
+// harsh draws plans that also stall, for up to a tenth of a second, that have small windows and slow lines,
+// and that split as finely as can be.
+func harsh(a faultnet.Attempt) faultnet.Plan {
+	return faultnet.Each(0, 20000, faultnet.Lossless)(a)
 }
 
-func overFaultnet(t *testing.T, options string, plan func(faultnet.Attempt) faultnet.Plan) {
+// coarse is harsh with pieces of at least 500 bytes, for rules that move many megabytes.
+func coarse(a faultnet.Attempt) faultnet.Plan {
+	p := harsh(a)
+	for _, s := range []*faultnet.Stream{&p.Up, &p.Down} {
+		for _, n := range []*int{&s.ReadMax, &s.WriteMax, &s.Window} {
+			if *n != 0 {
+				*n = max(*n, 500)
+			}
+		}
+	}
+	return p
+}
+
+// megabytes is what the names of rules say that move many.
+var megabytes = regexp.MustCompile("both_sides_full|a_large_transfer|memory_is_not_touched|come_and_go_under")
+
+// Over networks that split and delay, with segments of many sizes; time is fake.
+func TestSuiteOverFaultnet(t *testing.T) {
+	for _, c := range []struct {
+		options, network string
+		plan, bulk       func(faultnet.Attempt) faultnet.Plan
+	}{
+		{"crc=on", "gentle", gentle, gentle}, {"crc=on", "harsh", harsh, coarse},
+		{"crc=off", "harsh", harsh, coarse}, {"crc=off,markers=on", "gentle", gentle, gentle},
+	} {
+		t.Run(c.options+"/"+c.network, func(t *testing.T) {
+			if testing.Short() && c.options != "crc=on" {
+				t.Skip("the short form runs with the defaults only")
+			}
+			overFaultnet(t, c.options, c.plan, c.bulk)
+		})
+	}
+}
+
+func overFaultnet(t *testing.T, options string, plan, bulk func(faultnet.Attempt) faultnet.Plan) {
 	bubbles(t, func(t testing.TB) verbstest.Pair {
+		plan := plan
+		if megabytes.MatchString(t.Name()) {
+			plan = bulk
+		}
 		ca, cb := hosts(plan)
 		for _, c := range []*Config{&ca, &cb} {
 			o, err := ParseConfig(options)
@@ -109,9 +131,6 @@ func overFaultnet(t *testing.T, options string, plan func(faultnet.Attempt) faul
 // bubbles runs the suite with each rule in a bubble of its own.
 func bubbles(t *testing.T, open func(testing.TB) verbstest.Pair) {
 	verbstest.RunIn(t, func(t *testing.T, rule func(*testing.T)) {
-		if strings.Contains(t.Name(), "/stress/") {
-			t.Skip("goroutines that spin stop a bubble's clock: the stress rules run over TCP")
-		}
 		synctest.Test(t, func(t *testing.T) {
 			t.Cleanup(func() { time.Sleep(time.Hour) }) // the last connections end
 			rule(t)

@@ -1,7 +1,6 @@
 package verbstest
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -86,7 +85,7 @@ func armWindow(e *env) {
 		before := b.rcq.notes.Load()
 		a.post(e.send())
 		for range i % 7 {
-			runtime.Gosched()
+			e.yield()
 		}
 		if !b.rcq.v.Arm(verbs.ArmNext) {
 			b.rcq.awaitNotes(before, "a completion after Arm said that none is there")

@@ -2,7 +2,6 @@ package verbstest
 
 import (
 	"bytes"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -130,21 +129,21 @@ func (e *env) stressTarget(expose func([]byte) (key uint32, at uint64, release f
 				for k := 1; !stop.Load(); k++ {
 					_, _ = a.v.PostSend([]verbs.SendWR{wr})
 					a.scq.poll()
-					pause(k)
+					e.pause(k)
 				}
 				return
 			}
 			defer stop.Store(true)
 			for range 30 {
 				b.rcq.poll()
-				runtime.Gosched()
+				e.yield()
 			}
 			if err := release(); err != nil {
 				e.Errorf("taking a buffer back: %v", err)
 				return
 			}
 			clear(buf)
-			look(b.rcq.poll)
+			e.look(b.rcq.poll)
 			if !bytes.Equal(buf, make([]byte, size)) {
 				e.Error("a buffer was written after it had been taken back")
 			}
@@ -200,7 +199,7 @@ func stressResize(e *env) {
 				if err := b.rcq.v.Resize(min(cqe, e.b.attr.MaxCQE)); err != nil {
 					e.refused(err, "Resize under load", verbs.ErrBusy)
 				}
-				pause(k + 1)
+				e.pause(k + 1)
 			}
 		}
 	})
@@ -217,7 +216,7 @@ func stressSRQResize(e *env) {
 				if err := srq.v.Resize(8 + k%9); err != nil {
 					e.refused(err, "Resize under load", verbs.ErrBusy)
 				}
-				pause(k + 1)
+				e.pause(k + 1)
 			}
 			return
 		}

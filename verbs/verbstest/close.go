@@ -180,7 +180,7 @@ func closeUnderLoad(e *env) {
 						return
 					}
 					as[i].scq.poll()
-					runtime.Gosched()
+					e.yield()
 				}
 			case 2:
 				for {
@@ -191,13 +191,13 @@ func closeUnderLoad(e *env) {
 					if ended(err) {
 						return
 					}
-					runtime.Gosched()
+					e.yield()
 				}
 			case 3:
 				for !stop.Load() {
 					as[0].rcq.v.Arm(verbs.ArmNext)
 					as[0].rcq.poll()
-					runtime.Gosched()
+					e.yield()
 				}
 			case 4:
 				for {
@@ -213,11 +213,11 @@ func closeUnderLoad(e *env) {
 					if ended(err) {
 						return
 					}
-					runtime.Gosched()
+					e.yield()
 				}
 			case 5:
 				for range 50 {
-					runtime.Gosched()
+					e.yield()
 				}
 				if err := s.ctx.Close(); err != nil {
 					e.Errorf("Context.Close under load: %v", err)
@@ -271,19 +271,19 @@ func closeReleasesMemory(e *env) {
 				for k := 1; !stop.Load(); k++ {
 					_, _ = a.v.PostSend([]verbs.SendWR{unsignaled(e.write(target, 0, src.all()))})
 					a.scq.poll()
-					pause(k)
+					e.pause(k)
 				}
 				return
 			}
 			for range 20 {
-				runtime.Gosched()
+				e.yield()
 			}
 			if err := s.ctx.Close(); err != nil {
 				e.Errorf("Context.Close: %v", err)
 			}
 			s.closed = true
 			clear(target.buf)
-			look(func() {})
+			e.look(func() {})
 			if !bytes.Equal(target.buf, make([]byte, n)) {
 				e.Error("a region was written after Close of its context had returned")
 			}
@@ -308,7 +308,7 @@ func closeLeavesNothing(e *env) {
 	}
 	life()
 	before := runtime.NumGoroutine()
-	look(func() { before = min(before, runtime.NumGoroutine()) })
+	e.look(func() { before = min(before, runtime.NumGoroutine()) })
 	lives := 5
 	for range lives {
 		life()

@@ -110,7 +110,7 @@ func (l *connLog) next(what string, kinds ...verbs.ConnEventKind) verbs.ConnEven
 // none checks that no event arrives during a number of looks.
 func (l *connLog) none(what string) {
 	l.q.e.Helper()
-	look(func() {
+	l.q.e.look(func() {
 		l.q.e.Helper()
 		l.q.help()
 		l.mu.Lock()

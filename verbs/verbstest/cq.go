@@ -356,7 +356,7 @@ func cqOverflow(e *env) {
 		q.conn.next("the peer's overflow", verbs.ConnBroken, verbs.ConnDisconnected)
 		q.state(verbs.QPError)
 	}
-	look(o.a.scq.poll)
+	e.look(o.a.scq.poll)
 	if n := e.overflowed(o.small); n != 1 {
 		e.Errorf("%d reports of one overflow", n)
 	}

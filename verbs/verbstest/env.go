@@ -26,6 +26,8 @@ type env struct {
 	// opened lists all instances, in order.
 	opened   []*side
 	deadline time.Duration
+	// fake: the clock moves only when every goroutine waits (see RunIn).
+	fake bool
 
 	nextID   atomic.Uint64
 	nextBase atomic.Uint64
@@ -51,9 +53,9 @@ type side struct {
 	closed bool
 }
 
-func newEnv(t testing.TB, p Pair) *env {
+func newEnv(t testing.TB, p Pair, fake bool) *env {
 	t.Helper()
-	e := &env{TB: t, pair: p, deadline: p.Deadline, qps: map[uint64]*qp{}}
+	e := &env{TB: t, pair: p, fake: fake, deadline: p.Deadline, qps: map[uint64]*qp{}}
 	if e.deadline == 0 {
 		e.deadline = defaultDeadline
 	}
@@ -160,26 +162,40 @@ func (e *env) within(cond func() bool) bool {
 		if i%64 == 0 && time.Now().After(end) {
 			return cond()
 		}
-		pause(i)
+		e.pause(i)
 	}
 	return true
 }
 
 // pause is what a loop does in its fruitless turn i: it yields, and now and then lets the
-// device's goroutines have a processor for one timer period.
-func pause(i int) {
-	if i%64 != 0 {
+// device's goroutines have a processor for one timer period. Where the clock is fake it waits
+// longer the longer nothing has come, since what it waits for may be far away.
+func (e *env) pause(i int) {
+	switch {
+	case e.fake:
+		time.Sleep(time.Microsecond << min(i/16, 12))
+	case i%64 != 0:
 		runtime.Gosched()
-		return
+	default:
+		<-time.NewTimer(20 * time.Microsecond).C
 	}
-	<-time.NewTimer(20 * time.Microsecond).C
+}
+
+// yield lets others go first, in a loop that does something in every turn. A goroutine that only
+// yielded would stop a fake clock, and the network with it.
+func (e *env) yield() {
+	if e.fake {
+		time.Sleep(time.Duration(1+e.nextID.Add(1)%16) * time.Microsecond)
+	} else {
+		runtime.Gosched()
+	}
 }
 
 // look looks around a number of times, for rules that check for absence.
-func look(f func()) {
+func (e *env) look(f func()) {
 	for i := range spins {
 		f()
-		pause(i + 1)
+		e.pause(i + 1)
 	}
 }
 

@@ -96,7 +96,7 @@ func sendsWaitInOrder(e *env) {
 	}
 	// Writes and reads do not overtake.
 	a.post(e.write(target, 0, src.all()), e.read(target, 0, sink.sge(0, n)))
-	look(func() {
+	e.look(func() {
 		a.scq.poll()
 		b.rcq.poll()
 	})

@@ -190,7 +190,7 @@ func (c *cq) forget(q *qp) {
 // none checks that nothing arrives during a number of looks.
 func (c *cq) none(what string) {
 	c.e.Helper()
-	look(func() {
+	c.e.look(func() {
 		c.e.Helper()
 		if c.size() != 0 {
 			c.mu.Lock()

@@ -1,7 +1,6 @@
 package verbstest
 
 import (
-	"runtime"
 	"sync/atomic"
 
 	"kdapl/verbs"
@@ -38,7 +37,7 @@ func removalAnnounced(e *env) {
 	for _, s := range []*side{e.b, other} {
 		e.eventually(func() bool { return s.fatal() == 1 }, "AsyncDeviceFatal")
 	}
-	look(func() {})
+	e.look(func() {})
 	if n := [3]int{e.a.fatal(), e.b.fatal(), other.fatal()}; n != [3]int{0, 1, 1} {
 		e.Errorf("AsyncDeviceFatal came %v times to the other device and to two instances of the removed one", n)
 	}
@@ -132,7 +131,7 @@ func removalUnderLoad(e *env) {
 				wr.ID = sends.id()
 				n, _ := b.v.PostSend([]verbs.SendWR{wr})
 				sends.took(n)
-				runtime.Gosched()
+				e.yield()
 			}
 		case 1:
 			for range depth {
@@ -143,7 +142,7 @@ func removalUnderLoad(e *env) {
 			}
 		case 2:
 			for range 10 {
-				runtime.Gosched()
+				e.yield()
 			}
 			e.pair.Remove()
 		}

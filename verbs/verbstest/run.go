@@ -82,19 +82,23 @@ func groups() []group {
 // open once for each rule, with that rule's test, and runs each rule as a subtest named
 // group/rule. testing.Short trims the number of rounds, not of rules.
 func Run(t *testing.T, open func(t testing.TB) Pair) {
-	RunIn(t, func(t *testing.T, rule func(*testing.T)) { rule(t) }, open)
+	run(t, func(t *testing.T, rule func(*testing.T)) { rule(t) }, open, false)
 }
 
-// RunIn is Run with surroundings for each rule: in calls rule once, with the test that it is given or
-// one that it makes of it. With testing/synctest, in is synctest.Test, and open, which is called
-// inside, makes devices over a simulated network.
+// RunIn is Run in bubbles of testing/synctest: in is synctest.Test, or calls it once, and open, which is
+// called inside, makes devices over a simulated network. Rules wait by the clock there, where they
+// would yield elsewhere, so that it goes on.
 func RunIn(t *testing.T, in func(t *testing.T, rule func(*testing.T)), open func(t testing.TB) Pair) {
+	run(t, in, open, true)
+}
+
+func run(t *testing.T, in func(t *testing.T, rule func(*testing.T)), open func(t testing.TB) Pair, fake bool) {
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {
 					in(t, func(t *testing.T) {
-						e := newEnv(t, open(t))
+						e := newEnv(t, open(t), fake)
 						e.need(r.needs)
 						r.check(e)
 					})

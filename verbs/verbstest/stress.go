@@ -2,7 +2,6 @@ package verbstest
 
 import (
 	"encoding/binary"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -336,7 +335,7 @@ func stressEnd(e *env) {
 				}
 			case 3:
 				for range round {
-					runtime.Gosched()
+					e.yield()
 				}
 				var err error
 				switch round % 5 {

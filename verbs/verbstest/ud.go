@@ -65,7 +65,7 @@ func (e *env) deliver(from, to *qp, again func() verbs.SendWR) verbs.Completion 
 			if to.rcq.size() > 0 {
 				return to.rcq.ok(1, "datagram")[0]
 			}
-			pause(i + 1)
+			e.pause(i + 1)
 		}
 		if tries == 10 {
 			e.Fatal("none of 10 datagrams arrived")

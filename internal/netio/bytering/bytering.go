@@ -46,8 +46,7 @@ func (r *Ring) Get(bufs [][]byte, max int) int {
 	got := 0
 	for _, b := range bufs {
 		for len(b) > 0 && got < max && r.size > 0 {
-			n := copy(b, r.Data())
-			n = min(n, max-got)
+			n := copy(b[:min(len(b), max-got)], r.Data())
 			r.Discard(n)
 			b = b[n:]
 			got += n

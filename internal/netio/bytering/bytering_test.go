@@ -45,6 +45,9 @@ func TestRingIsABoundedQueue(t *testing.T) {
 				if !bytes.Equal(a[:k], want[:k]) || !bytes.Equal(b[:n-k], want[k:n]) {
 					t.Fatal("wrong bytes")
 				}
+				if !bytes.Equal(a[k:], make([]byte, len(a)-k)) || !bytes.Equal(b[n-k:], make([]byte, len(b)-(n-k))) {
+					t.Fatal("bytes behind those that it reports")
+				}
 				want = want[n:]
 			},
 			"commit": func(t *rapid.T) {
