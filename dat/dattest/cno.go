@@ -3,7 +3,6 @@ package dattest
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
 
 	"kdapl/dat"
@@ -111,7 +110,7 @@ func cnoWakes(e *env) {
 				got <- evd
 			}()
 		}
-		runtime.Gosched() // most of them sleep now
+		e.yield() // most of them sleep now
 		for _, evd := range evds {
 			e.must(evd.PostSE(1), "PostSE")
 		}
@@ -267,7 +266,7 @@ func cnoAbort(e *env) {
 			ended <- err
 		}()
 		<-begins
-		runtime.Gosched()
+		e.yield()
 		e.must(ia.Close(context.Background(), dat.CloseAbrupt), "Close")
 		select {
 		case err = <-ended:

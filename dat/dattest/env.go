@@ -20,6 +20,7 @@ type env struct {
 	ad       Adapters
 	a, b     *side // the active and the passive end
 	deadline time.Duration
+	fake     bool      // the clock moves only when every goroutine waits (see RunIn)
 	eps      []*dat.EP // that the rule made, for the account
 }
 
@@ -40,9 +41,9 @@ type side struct {
 // memSize is the memory of a side.
 const memSize = 16384
 
-func newEnv(t testing.TB, ad Adapters) *env {
+func newEnv(t testing.TB, ad Adapters, fake bool) *env {
 	t.Helper()
-	e := &env{TB: t, ad: ad, deadline: ad.Deadline}
+	e := &env{TB: t, ad: ad, deadline: ad.Deadline, fake: fake}
 	if e.deadline == 0 {
 		e.deadline = defaultDeadline
 	}
@@ -234,14 +235,34 @@ func (e *env) none(evd *dat.EVD, when string) {
 		if ev, err := evd.Dequeue(); err != dat.ErrQueueEmpty {
 			e.Fatalf("%s: got %v, %v; want nothing", when, ev, err)
 		}
+		e.yield()
+	}
+}
+
+// yield lets others go first. A goroutine that only yielded would stop a fake clock, and the
+// network with it.
+func (e *env) yield() {
+	if e.fake {
+		time.Sleep(turn)
+	} else {
 		runtime.Gosched()
+	}
+}
+
+// turn is how long a yield takes by a fake clock.
+const turn = 50 * time.Microsecond
+
+// idle lets others go first n times.
+func (e *env) idle(n int) {
+	for range n {
+		e.yield()
 	}
 }
 
 // eventually waits for a condition that becomes true by itself.
 func (e *env) eventually(what string, cond func() bool) {
 	e.Helper()
-	for end := time.Now().Add(e.deadline); !cond(); runtime.Gosched() {
+	for end := time.Now().Add(e.deadline); !cond(); e.yield() {
 		if time.Now().After(end) {
 			e.Fatalf("never happened: %s", what)
 		}

@@ -2,7 +2,6 @@ package dattest
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -286,7 +285,7 @@ func evdDequeuers(e *env) {
 		wg.Go(func() {
 			buf := make([]dat.Event, 1+i)
 			for left.Load() > 0 {
-				runtime.Gosched()
+				e.yield()
 				for _, ev := range buf[:evd.DequeueInto(buf)] {
 					v := ev.Software()
 					if ev.Number != dat.SoftwareEvent {

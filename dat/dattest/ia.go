@@ -3,7 +3,6 @@ package dattest
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -97,9 +96,7 @@ func iaUpcalls(e *env) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- s.ia.Close(ctx, dat.CloseAbrupt) }()
-		for range 300 {
-			runtime.Gosched() // let it go on
-		}
+		e.idle(300) // let it go on
 		select {
 		case err := <-done:
 			e.Fatalf("Close returned %v with an upcall running", err)
@@ -208,7 +205,7 @@ func (e *env) closeUnderLoad(s *side, policy dat.UpcallPolicy) {
 				if a.PostRecv(n, 0, e.a.lmr.Triplet(4096+64*i, 64)) == nil {
 					posted[i].Add(1)
 				}
-				runtime.Gosched()
+				e.yield()
 			}
 		})
 	}
@@ -223,7 +220,7 @@ func (e *env) closeUnderLoad(s *side, policy dat.UpcallPolicy) {
 					if _, err := e.a.connect.Dequeue(); err == nil {
 						break
 					}
-					runtime.Gosched()
+					e.yield()
 				}
 			}
 			c.Free()

@@ -68,13 +68,26 @@ func groups() []group {
 // Run checks every rule against the adapters that open names. It calls open once for each rule, with that
 // rule's test, and runs each rule as a subtest named group/rule.
 func Run(t *testing.T, open func(t testing.TB) Adapters) {
+	run(t, func(t *testing.T, rule func(*testing.T)) { rule(t) }, open, false)
+}
+
+// RunIn is Run in bubbles of testing/synctest: in is synctest.Test, or calls it once, and open, which is
+// called inside, makes adapters over a simulated network. Rules wait by the clock there, where they
+// would yield elsewhere, so that it goes on.
+func RunIn(t *testing.T, in func(t *testing.T, rule func(*testing.T)), open func(t testing.TB) Adapters) {
+	run(t, in, open, true)
+}
+
+func run(t *testing.T, in func(t *testing.T, rule func(*testing.T)), open func(t testing.TB) Adapters, fake bool) {
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {
-					e := newEnv(t, open(t))
-					e.require(r.needs)
-					r.check(e)
+					in(t, func(t *testing.T) {
+						e := newEnv(t, open(t), fake)
+						e.require(r.needs)
+						r.check(e)
+					})
 				})
 			}
 		})

@@ -84,9 +84,7 @@ func (c *calls) now() (names []string, in, most int) {
 func (c *calls) reach(e *env, names ...string) {
 	e.Helper()
 	e.eventually("upcalls: "+sprint(names), func() bool { got, _, _ := c.now(); return len(got) >= len(names) })
-	for range 100 {
-		runtime.Gosched()
-	}
+	e.idle(100)
 	got, _, _ := c.now()
 	e.same("the upcalls", got, names...)
 }
@@ -149,9 +147,7 @@ func upcallMany(e *env) {
 		e.post(evd, uint64(i))
 	}
 	e.eventually("upcalls up to the limit", func() bool { _, in, _ := c.now(); return in == limit })
-	for range 100 {
-		runtime.Gosched()
-	}
+	e.idle(100)
 	if q, err := evd.Query(); err != nil || q.Queued != 20-limit {
 		e.Errorf("%v, %v", q, err)
 	}
@@ -241,9 +237,7 @@ func upcallTeardown(e *env) {
 	e.eventually("three upcalls", func() bool { _, in, _ := c.now(); return in == 3 })
 	done := make(chan error, 1)
 	go func() { done <- evd.Teardown(context.Background()) }()
-	for range 100 {
-		runtime.Gosched()
-	}
+	e.idle(100)
 	if len(done) > 0 {
 		e.Fatalf("returned with three upcalls running: %v", <-done)
 	}
@@ -253,9 +247,7 @@ func upcallTeardown(e *env) {
 		e.Errorf("%d upcalls run", in)
 	}
 	e.post(evd, 4)
-	for range 100 {
-		runtime.Gosched()
-	}
+	e.idle(100)
 	if got, _, _ := c.now(); len(got) != 3 {
 		e.Errorf("an upcall after Teardown: %q", got)
 	}
@@ -496,7 +488,7 @@ func (e *env) stream(evd *dat.EVD, a *dat.EP, t *tally, mixed bool) {
 				if time.Now().After(stop) {
 					return
 				}
-				runtime.Gosched()
+				e.yield()
 			}
 			for {
 				var err error
@@ -508,7 +500,7 @@ func (e *env) stream(evd *dat.EVD, a *dat.EP, t *tally, mixed bool) {
 				if err == nil || errors.Is(err, dat.InvalidHandle) {
 					break
 				}
-				runtime.Gosched()
+				e.yield()
 			}
 		}
 	}()

@@ -3,7 +3,6 @@ package dattest
 import (
 	"context"
 	"errors"
-	"runtime"
 	"time"
 
 	"kdapl/dat"
@@ -77,9 +76,7 @@ func waitThreshold(e *env) {
 	c := e.waiting(evd, context.Background(), 3, dat.Infinite)
 	e.owned(evd)
 	e.post(evd, 1, 2)
-	for range 100 {
-		runtime.Gosched()
-	}
+	e.idle(100)
 	if len(c) > 0 {
 		e.Fatalf("returned with two of three events")
 	}
@@ -204,9 +201,7 @@ func waitQuiet(e *env) {
 	e.owned(e.a.request)
 	e.write8(a, 1, dat.CompletionUnsignalled)
 	e.queued(e.a.request, 1)
-	for range 100 {
-		runtime.Gosched()
-	}
+	e.idle(100)
 	if len(c) > 0 {
 		e.Fatalf("ended by a completion that does not notify: %+v", <-c)
 	}
