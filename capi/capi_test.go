@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,16 +13,39 @@ import (
 	"time"
 )
 
-// library builds the library and a dat.conf, and returns the latter.
+// work is where the tests build.
+var work string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "capi")
+	if err != nil {
+		panic(err)
+	}
+	work = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// library builds the library and a dat.conf, once for the flags, and returns the latter.
 func library(t *testing.T, flags ...string) string {
 	t.Helper()
-	dir := t.TempDir()
-	lib := filepath.Join(dir, "libkdapl.so")
+	dir := filepath.Join(work, "lib"+strings.Join(flags, ""))
+	conf := filepath.Join(dir, "dat.conf")
+	if _, err := os.Stat(conf); err == nil {
+		return conf
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lib, minimal := filepath.Join(dir, "libkdapl.so"), filepath.Join(dir, "libminimal.so")
 	args := append([]string{"build", "-buildmode=c-shared", "-tags", "kdapl_capi"}, flags...)
 	run(t, nil, "go", append(args, "-o", lib, ".")...)
-	conf := filepath.Join(dir, "dat.conf")
-	text := "loop u2.0 nonthreadsafe default " + lib + " kdapl.1.0 \"loop\" \"\"\n" +
-		"iwarp u2.0 nonthreadsafe default " + lib + " kdapl.1.0 \"iwarp addr=127.0.0.1\" \"\"\n"
+	run(t, nil, "gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", minimal, filepath.Join("ctest", "minimal.c"), "-ldat2", "-lpthread")
+	text := ""
+	for _, line := range [][3]string{{"loop", lib, "loop"}, {"iwarp", lib, "iwarp addr=127.0.0.1"}, {"minimal", minimal, ""}} {
+		text += fmt.Sprintf("%s u2.0 nonthreadsafe default %s kdapl.1.0 %q \"\"\n", line[0], line[1], line[2])
+	}
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +69,7 @@ func TestCProgramsWithAddressSanitizer(t *testing.T) {
 // compile compiles a program of ctest.
 func compile(t *testing.T, program string, flags ...string) string {
 	t.Helper()
-	bin := filepath.Join(t.TempDir(), program)
+	bin := filepath.Join(work, program+strings.Join(flags, ""))
 	args := append([]string{"-O1", "-g", "-Wall", "-Werror", "-o", bin, filepath.Join("ctest", program+".c")}, flags...)
 	run(t, nil, "gcc", append(args, "-ldat2", "-lpthread")...)
 	return bin
@@ -93,17 +117,6 @@ func TestCPrograms(t *testing.T) {
 // machine that does other things makes no verdict.
 func TestCostBesideAProviderInC(t *testing.T) {
 	conf := library(t)
-	dir := filepath.Dir(conf)
-	lib := filepath.Join(dir, "libminimal.so")
-	run(t, nil, "gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", lib, filepath.Join("ctest", "minimal.c"), "-ldat2", "-lpthread")
-	f, err := os.OpenFile(conf, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString("minimal u2.0 nonthreadsafe default " + lib + " minimal.1.0 \"\" \"\"\n"); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
 	out := run(t, []string{"DAT_OVERRIDE=" + conf}, compile(t, "bench"), "minimal", "loop")
 	t.Log("\n" + out)
 	if !strings.HasSuffix(out, "PASS\n") {

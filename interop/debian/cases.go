@@ -31,6 +31,13 @@ type testCase struct {
 
 var cases = build()
 
+// shortCases are the cases of the short form: each program, and each way in which dapltest moves data.
+var shortCases = []string{
+	"dtest -b 4096", "dtest -W -b 4096", "dtestcm -c 100 -b 10", "dtestsrq -b 2048 -S 0", "dtestx", "dapltest T client SR server SR",
+	"dapltest T -t 2 -w 4 client SR server SR", "dapltest P -i 200 -m b RR 4096", "dapltest P -i 200 -m p -p 5 RW 4096",
+	"dapltest L " + loopIA, "dapltest F " + ia + " endpoint", "dapltest F " + loopIA + " mem",
+}
+
 func build() []testCase {
 	var all []testCase
 	add := func(name string, run func(string) outcome) { all = append(all, testCase{name, run}) }

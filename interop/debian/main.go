@@ -2,7 +2,7 @@
 // unmodified, on libkdapl.so, as client and server on this host, and prints a table.
 //
 //	make capi
-//	go run ./interop/debian [-repeat n] [-only regexp] [-install] [build/dat.conf]
+//	go run ./interop/debian [-short] [-repeat n] [-only regexp] [-install] [build/dat.conf]
 //
 // The programs' exit codes say nothing, so their output is judged: what must be there and what must not, on
 // both sides. The command fails if a case does.
@@ -17,12 +17,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
 
 func main() {
 	repeat := flag.Int("repeat", 1, "how often to run each case")
+	short := flag.Bool("short", false, "run a few cases of each program only")
 	only := flag.String("only", "", "run the cases whose name matches this expression")
 	install := flag.Bool("install", false, "install dapl2-utils with apt-get if it is missing")
 	verbose := flag.Bool("v", false, "print the output of what fails")
@@ -31,13 +33,13 @@ func main() {
 	if flag.NArg() > 0 {
 		conf = flag.Arg(0)
 	}
-	if err := run(conf, *only, *repeat, *install, *verbose); err != nil {
+	if err := run(conf, *only, *repeat, *short, *install, *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "debian:", err)
 		os.Exit(1)
 	}
 }
 
-func run(conf, only string, repeat int, install, verbose bool) error {
+func run(conf, only string, repeat int, short, install, verbose bool) error {
 	filter, err := regexp.Compile(only)
 	if err != nil {
 		return err
@@ -54,11 +56,12 @@ func run(conf, only string, repeat int, install, verbose bool) error {
 	}
 	const row = "%-52s %-6s %7s %8s  %s\n"
 	fmt.Printf(row, "case", "result", "passed", "seconds", "why")
-	failed := 0
+	ran, failed := 0, 0
 	for _, c := range cases {
-		if !filter.MatchString(c.name) {
+		if !filter.MatchString(c.name) || short && !slices.Contains(shortCases, c.name) {
 			continue
 		}
+		ran++
 		passed, why := 0, ""
 		start := time.Now()
 		for range repeat {
@@ -81,9 +84,13 @@ func run(conf, only string, repeat int, install, verbose bool) error {
 		}
 		fmt.Printf(row, c.name, result, fmt.Sprintf("%d/%d", passed, repeat), fmt.Sprintf("%.1f", time.Since(start).Seconds()), why)
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d cases failed", failed)
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%d of %d cases failed", failed, ran)
+	case ran == 0:
+		return fmt.Errorf("no case has a name that matches %q", only)
 	}
+	fmt.Printf("%d cases passed, each %d times\n", ran, repeat)
 	return nil
 }
 
@@ -96,9 +103,10 @@ func programs(install bool) error {
 		if !install {
 			return fmt.Errorf("%s is missing: apt-get install dapl2-utils, or use -install", p)
 		}
-		out, err := exec.Command("apt-get", "install", "-y", "dapl2-utils").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("apt-get install dapl2-utils: %w: %s", err, out)
+		for _, args := range [][]string{{"update", "-q"}, {"install", "-qy", "dapl2-utils"}} {
+			if out, err := exec.Command("apt-get", args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("apt-get %s: %w: %s", strings.Join(args, " "), err, out)
+			}
 		}
 		install = false
 	}
