@@ -322,7 +322,7 @@ func badCalls() (all []badCall) {
 	add("EP.Modify", "zone of another IA", ih, dat.InvalidHandlePZ, func(w *world) error { return w.idle.Modify(dat.EPFieldPZ, dat.EPParam{PZ: w.b.pz}) })
 	add("EP.Modify", "connected", is, dat.InvalidStateEPConnected, func(w *world) error { return w.a.ep.Modify(dat.EPFieldPZ, dat.EPParam{PZ: w.a.pz}) })
 	for _, n := range borders {
-		add("EP.Modify", fmt.Sprint("depth ", n), ip, dat.InvalidArg6, func(w *world) error {
+		add("EP.Modify", fmt.Sprint("depth ", n), ip, dat.InvalidArg3, func(w *world) error {
 			return w.idle.Modify(dat.EPFieldMaxRecvDTOs, dat.EPParam{Attr: dat.EPAttr{MaxRecvDTOs: n}})
 		})
 		add("EP.SetWatermark", fmt.Sprint("no SRQ, ", n), is, no, func(w *world) error { return w.a.ep.SetWatermark(n, 1) })

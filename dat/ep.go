@@ -158,10 +158,21 @@ func (ia *IA) checkEPAttr(op string, attr EPAttr) error {
 	}
 	sub := NoSubtype
 	if fault.Type == InvalidParameter {
-		sub = InvalidArg6
+		sub = argOf(op, InvalidArg6)
 	}
 	return ia.fail(op, fault.Type, sub, nil, fault.Hint)
 }
+
+// argOf is the subtype for an argument of ep_create, which ep_modify has among its parameters, the third argument.
+func argOf(op string, atCreation Subtype) Subtype {
+	if op == opModify {
+		return InvalidArg3
+	}
+	return atCreation
+}
+
+// opModify is the operation of EP.Modify.
+const opModify = "ep_modify"
 
 // configure gives the EP its zone, EVDs and attributes, and a QP if there is a zone. On failure
 // nothing is changed. The caller holds ctl, or is alone with the EP.
@@ -180,11 +191,7 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 		}
 		undo = append(undo, pz.unuse)
 		if ep.srq != nil && ep.srq.pz != pz {
-			sub := InvalidArg6
-			if op == "ep_modify" {
-				sub = InvalidArg3
-			}
-			return ep.fail(op, InvalidParameter, sub, nil, "EP and SRQ are of different protection zones")
+			return ep.fail(op, InvalidParameter, argOf(op, InvalidArg6), nil, "EP and SRQ are of different protection zones")
 		}
 	}
 	attach := func(e *EVD, need Stream, sub Subtype, dtos int, d discipline) (*EVD, error) {
@@ -434,11 +441,13 @@ func (ep *EP) Query() (EPParam, error) {
 // Modify changes the parameters that the mask names (dat_ep_modify): PZ, EVDs and attributes
 // before a connection. All of them change, or none. It does not block.
 //
-// INVALID_PARAMETER (ARG2): a field that never changes, or a value out of range.
-// INVALID_STATE: the EP's state forbids it, or receives are posted, whose events have
-// a place in the present EVDs and their memory in the present PZ. INVALID_HANDLE, INSUFFICIENT_RESOURCES: see NewEP.
+// INVALID_PARAMETER: a field that never changes (ARG2), a value that is out of range or does not fit the others
+// (ARG3). INVALID_STATE: the EP's state forbids it (the PZ changes before a request is awaited or under way, or for an
+// EP of the provider's; transport- and provider-specific attributes without one only), or receives are posted, whose
+// events have a place in the present EVDs and their memory in the present PZ. INVALID_HANDLE,
+// INSUFFICIENT_RESOURCES: see NewEP.
 func (ep *EP) Modify(mask EPMask, p EPParam) error {
-	const op = "ep_modify"
+	const op = opModify
 	if ep.gone() {
 		return ep.errGone(op)
 	}
@@ -461,6 +470,10 @@ func (ep *EP) Modify(mask EPMask, p EPParam) error {
 		}
 	default:
 		return ep.fail(op, InvalidState, s.Subtype(), nil, "only before a connection")
+	}
+	const specific = EPFieldNumTransportSpecific | EPFieldTransportSpecific | EPFieldNumProviderSpecific | EPFieldProviderSpecific
+	if mask&specific != 0 && s != StateUnconnected && s != StateUnconfiguredUnconnected {
+		return ep.fail(op, InvalidState, s.Subtype(), nil, "specific attributes can be changed without a request only")
 	}
 	pz, recv, request, connect := ep.pz, ep.recv.evd, ep.request.evd, ep.connect
 	if ep.recv.discard {

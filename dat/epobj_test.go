@@ -182,6 +182,7 @@ func TestModifyInEveryState(t *testing.T) {
 		evd := newEVD(t, p.a.ia, dat.EVDConfig{Streams: allStreams})
 		attr := p.a.attr(t)
 		attr.MaxRequestDTOs = 20
+		attr.TransportSpecific, attr.ProviderSpecific = []dat.NamedAttr{{Name: "t"}}, []dat.NamedAttr{{Name: "p"}}
 		param := dat.EPParam{PZ: pz, Recv: evd, Request: evd, Connect: evd, Attr: attr}
 		before := must[dat.EPParam](t)(ep.Query())
 		quiescent := s == dat.StateUnconnected || s == dat.StateUnconfiguredUnconnected
@@ -194,6 +195,8 @@ func TestModifyInEveryState(t *testing.T) {
 			{dat.EPFieldConnectEVD | dat.EPFieldMaxRequestDTOs, quiescent || held(s)},
 			{dat.EPFieldPZ, quiescent || s == dat.StateTentativeConnectionPending || s == dat.StateUnconfiguredTentative ||
 				s == dat.StateUnconfiguredReserved || s == dat.StateUnconfiguredPassive},
+			{dat.EPFieldTransportSpecific, quiescent},
+			{dat.EPFieldProviderSpecific, quiescent},
 		} {
 			err := ep.Modify(c.mask, param)
 			after := must[dat.EPParam](t)(ep.Query())
@@ -206,7 +209,7 @@ func TestModifyInEveryState(t *testing.T) {
 				"recv":    (after.Recv == evd) == (c.mask&dat.EPFieldRecvEVD != 0 || before.Recv == evd),
 				"request": (after.Request == evd) == (c.mask&dat.EPFieldRequestEVD != 0 || before.Request == evd),
 				"connect": (after.Connect == evd) == (c.mask&dat.EPFieldConnectEVD != 0 || before.Connect == evd),
-				"zone":    (after.PZ == pz) == (c.mask&dat.EPFieldPZ != 0),
+				"zone":    (after.PZ == pz) == (c.mask&dat.EPFieldPZ != 0 || before.PZ == pz),
 				"depth":   (after.Attr.MaxRequestDTOs == 20) == (c.mask&dat.EPFieldMaxRequestDTOs != 0 || before.Attr.MaxRequestDTOs == 20),
 			} {
 				if !is {
@@ -246,7 +249,7 @@ func TestModifyChecksItsArguments(t *testing.T) {
 	}
 	// Attributes out of range.
 	for _, n := range []int{-1, 1<<16 + 1, math.MaxInt32 + 1, math.MaxInt} {
-		refused(t, p.a.ep.Modify(dat.EPFieldMaxRecvDTOs, dat.EPParam{Attr: dat.EPAttr{MaxRecvDTOs: n}}), dat.InvalidParameter, dat.InvalidArg6)
+		refused(t, p.a.ep.Modify(dat.EPFieldMaxRecvDTOs, dat.EPParam{Attr: dat.EPAttr{MaxRecvDTOs: n}}), dat.InvalidParameter, dat.InvalidArg3)
 	}
 	// With receives posted nothing can change.
 	ok(t, p.a.ep.PostRecv(1, 0))

@@ -390,7 +390,7 @@ func (e *EVD) attach(op string, dtos int, d discipline) error {
 		return e.errGone(op)
 	}
 	if !e.discs.fits(d, e.streams) {
-		return e.fail(op, InvalidParameter, InvalidArg8, nil, fmt.Sprintf("completion flags %v do not fit the other streams of the EVD, which this adapter cannot tell apart", d))
+		return e.fail(op, InvalidParameter, argOf(op, InvalidArg8), nil, fmt.Sprintf("completion flags %v do not fit the other streams of the EVD, which this adapter cannot tell apart", d))
 	}
 	e.users++
 	if err := e.reserveLocked(op, &a, dtos); err != nil {
