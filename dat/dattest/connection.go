@@ -27,6 +27,9 @@ var connectionRules = []rule{
 	{"the end of an earlier connection does not touch the next one", 0, connStale},
 	{"many connections are set up at once", 0, connMany},
 	{"arguments of connect are checked", 0, connArgs},
+	{"a duplicate connect goes where the other EP is connected", 0, dupConnect},
+	{"a duplicate connect needs an EP that is connected", 0, dupStates},
+	{"a common connect checks its arguments", 0, commonArgs},
 }
 
 func connEstablished(e *env) {

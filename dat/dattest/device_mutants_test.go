@@ -241,7 +241,7 @@ var connectionMutants = []deviceMutant{
 				return connect(p)
 			}}
 		}},
-	{name: "connects go to the next port", rules: []string{"connection/connect and accept establish a connection on both sides", "connect2/a duplicate connect goes where the other EP is connected"},
+	{name: "connects go to the next port", rules: []string{"connection/connect and accept establish a connection on both sides", "connection/a duplicate connect goes where the other EP is connected"},
 		hooks: func() altered.Hooks {
 			return altered.Hooks{Connect: func(p verbs.ConnParams, connect func(verbs.ConnParams) error) error {
 				p.Remote.Port++

@@ -222,13 +222,13 @@ var mutants = []mutant{
 		[]string{"handoff/a handoff to a full service point refuses the peer"}},
 
 	{"epconn.go", "return ep.connectTo(op, InvalidArg3, remote, cfg)", "return ep.connectTo(op, InvalidArg3, verbs.Address{IP: remote.IP, Port: remote.Port + 1}, cfg)",
-		[]string{"connect2/a duplicate connect goes where the other EP is connected"}},
+		[]string{"connection/a duplicate connect goes where the other EP is connected"}},
 	{"epconn.go", "if !s.connected() {", "if false {",
-		[]string{"connect2/a duplicate connect needs an EP that is connected"}},
+		[]string{"connection/a duplicate connect needs an EP that is connected"}},
 	{"epconn.go", "case !peer.IP.IsValid():", "case false:",
-		[]string{"connect2/a common connect checks its arguments"}},
+		[]string{"connection/a common connect checks its arguments"}},
 	{"epconn.go", "\"ep_common_connect\", InvalidArg3,", "\"ep_common_connect\", InvalidArg4,",
-		[]string{"connect2/a common connect checks its arguments"}},
+		[]string{"connection/a common connect checks its arguments"}},
 
 	{"eppost.go", "wr.Op, wr.Imm = verbs.OpRDMAWriteImm, r.Immediate", "wr.Op = verbs.OpRDMAWriteImm",
 		[]string{"extension/an RDMA write with immediate data uses up a receive, and tells its data"}},

@@ -59,7 +59,6 @@ func groups() []group {
 		{"cno", cnoRules},
 		{"service", serviceRules},
 		{"handoff", handoffRules},
-		{"connect2", connectRules},
 		{"extension", extensionRules},
 		{"datagram", datagramRules},
 	}

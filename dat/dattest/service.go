@@ -37,12 +37,6 @@ var handoffRules = []rule{
 	{"a handoff to a full service point refuses the peer", 0, handoffFull},
 }
 
-var connectRules = []rule{
-	{"a duplicate connect goes where the other EP is connected", 0, dupConnect},
-	{"a duplicate connect needs an EP that is connected", 0, dupStates},
-	{"a common connect checks its arguments", 0, commonArgs},
-}
-
 // reserve makes an RSP for an EP.
 func (s *side) reserve(ep *dat.EP) *dat.RSP {
 	s.e.Helper()
