@@ -30,6 +30,7 @@ var connectionRules = []rule{
 	{"a duplicate connect goes where the other EP is connected", 0, dupConnect},
 	{"a duplicate connect needs an EP that is connected", 0, dupStates},
 	{"a common connect checks its arguments", 0, commonArgs},
+	{"an EP is modified as its state allows, wholly or not at all", 0, connModify},
 }
 
 func connEstablished(e *env) {
@@ -356,4 +357,64 @@ func connArgs(e *env) {
 	psp := e.b.listen()
 	_, err := e.b.ia.NewPSP(dat.PSPConfig{EVD: e.b.cr, ConnQual: psp.ConnQual()})
 	e.refused(err, fmt.Sprint("a second listener on ", psp.ConnQual()), dat.ConnQualInUse)
+}
+
+func connModify(e *env) {
+	ep := e.b.ep()
+	evd := e.b.evd()
+	p := dat.EPParam{PZ: e.b.pz, Recv: evd, Request: evd, Connect: evd, Attr: dat.DefaultEPAttr(e.b.attr)}
+	p.Attr.TransportSpecific = []dat.NamedAttr{{Name: "x", Value: "y"}}
+	const evds = dat.EPFieldRecvEVD | dat.EPFieldRequestEVD | dat.EPFieldConnectEVD
+	may := func(mask dat.EPMask) {
+		e.Helper()
+		e.must(ep.Modify(mask, p), "Modify of %v in %v", mask, e.stateOf(ep))
+	}
+	mayNot := func(mask dat.EPMask) {
+		e.Helper()
+		s := e.stateOf(ep)
+		e.refused(ep.Modify(mask, p), "Modify of "+mask.String()+" in "+s.String(), dat.InvalidState, s.Subtype())
+	}
+	// What never changes, what is out of range, and what is refused together with good ones.
+	for _, mask := range []dat.EPMask{dat.EPFieldIA, dat.EPFieldState, dat.EPFieldLocalIAAddress, dat.EPFieldRemotePortQual, dat.EPFieldSRQ} {
+		e.refused(ep.Modify(mask|evds, p), "Modify of "+mask.String(), dat.InvalidParameter, dat.InvalidArg2)
+	}
+	bad := p
+	bad.Attr.MaxRecvDTOs = e.b.attr.MaxDTOPerEP + 1
+	e.refused(ep.Modify(evds|dat.EPFieldMaxRecvDTOs, bad), "Modify beyond the limits", dat.InvalidParameter, dat.InvalidArg3)
+	if q, err := ep.Query(); err != nil || q.Recv != e.b.recv || q.Request != e.b.request || q.Connect != e.b.connect {
+		e.Errorf("a refused Modify changed the EP: %+v, %v", q, err)
+	}
+	may(evds | dat.EPFieldPZ | dat.EPFieldTransportSpecific)
+	rsp := e.b.reserve(ep)
+	may(evds | dat.EPFieldMaxRecvDTOs)
+	mayNot(dat.EPFieldPZ)
+	mayNot(dat.EPFieldTransportSpecific)
+	a := e.a.ep()
+	e.call(a, rsp.ConnQual())
+	cr := e.b.request1()
+	e.state(ep, dat.StatePassiveConnectionPending)
+	may(evds | dat.EPFieldMaxRequestDTOs)
+	mayNot(dat.EPFieldPZ)
+	e.must(ep.PostRecv(1, 0), "PostRecv")
+	mayNot(dat.EPFieldRecvEVD) // for the receive has a place in the present one
+	e.must(cr.Accept(nil, nil), "Accept")
+	e.event(e.a.connect, dat.ConnectionEstablished)
+	e.event(evd, dat.ConnectionEstablished)
+	mayNot(evds)
+	mayNot(dat.EPFieldMaxRequestDTOs)
+	e.must(a.PostSend(2, 0), "PostSend")
+	e.done(evd, 1, dat.StatusSuccess)
+	e.must(a.Disconnect(dat.CloseAbrupt), "Disconnect")
+	e.event(evd, dat.ConnectionDisconnected)
+	mayNot(evds)
+	e.must(ep.Reset(), "Reset")
+	may(evds | dat.EPFieldPZ)
+}
+
+// stateOf is the EP's state.
+func (e *env) stateOf(ep *dat.EP) dat.EPState {
+	e.Helper()
+	s, err := ep.Status()
+	e.must(err, "EP.Status")
+	return s.State
 }

@@ -13,7 +13,7 @@ var extensionRules = []rule{
 	{"a write with immediate data waits for a receive", needImmediate | needWait, immediateWaits},
 	{"fetch-and-add adds, and returns what was there", needAtomics, fetchAdd},
 	{"compare-and-swap swaps what compares, and returns what was there", needAtomics, compareSwap},
-	{"an atomic needs eight aligned bytes on both sides", needAtomics, atomicArgs},
+	{"an atomic needs eight own bytes and eight aligned ones of the peer's", needAtomics, atomicArgs},
 	{"an atomic needs the peer's privilege", needAtomics, atomicPrivilege},
 	{"atomics of several EPs are atomic", needAtomics, atomicLoad},
 	{"extension_op is the one call for all of them", needAtomics | needImmediate, extensionOp},

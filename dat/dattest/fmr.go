@@ -12,6 +12,7 @@ var fmrRules = []rule{
 	{"several ranges are one region, in order", needFMR, fmrRanges},
 	{"the contexts work for what is posted behind the registration", needFMR, fmrAtOnce},
 	{"an invalidated mapping is gone, locally and for peers", needFMR, fmrInvalidated},
+	{"a request with the invalidate fence comes behind the invalidations before it", needFMR, fmrFence},
 	{"a mapped LMR is not mapped again, an unmapped one not invalidated", needFMR, fmrStates},
 	{"a flushed registration maps nothing, a flushed invalidation ends nothing", needFMR, fmrFlushed},
 	{"a mapped LMR is freed without an invalidation", needFMR, fmrFree},
@@ -131,6 +132,30 @@ func fmrInvalidated(e *env) {
 	if l.RMRContext() == remote.RMRContext {
 		e.Errorf("two registrations, one context")
 	}
+	e.forbidden(a, remote)
+}
+
+func fmrFence(e *env) {
+	a, b := e.link()
+	l := e.b.allocate(1)
+	for range e.rounds(20) {
+		e.b.fmr(l, b, make([]byte, 64))
+		e.must(a.PostRecv(1, 0), "PostRecv")
+		e.must(l.Invalidate(b, 2, dat.CompletionSuppress), "Invalidate")
+		e.must(b.PostSend(3, dat.CompletionLMRInvalidateFence), "PostSend")
+		e.done(e.b.request, 3, dat.StatusSuccess)
+		e.done(e.a.recv, 1, dat.StatusSuccess)
+		if l.LMRContext() != 0 || l.RMRContext() != 0 {
+			e.Fatalf("it is still mapped: %#x, %#x", l.LMRContext(), l.RMRContext())
+		}
+	}
+	e.b.fmr(l, b, make([]byte, 64))
+	remote := l.RMRTriplet(0, 8)
+	e.must(l.Invalidate(b, 2, dat.CompletionSuppress), "Invalidate")
+	e.must(a.PostRecv(1, 0), "PostRecv")
+	e.must(b.PostSend(3, dat.CompletionLMRInvalidateFence), "PostSend")
+	e.done(e.b.request, 3, dat.StatusSuccess)
+	e.done(e.a.recv, 1, dat.StatusSuccess)
 	e.forbidden(a, remote)
 }
 

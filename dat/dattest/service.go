@@ -233,6 +233,9 @@ func pspReject(e *env) {
 
 func pspFree(e *env) {
 	psp := e.b.listen()
+	if q, err := psp.Query(); err != nil || q.EVD != e.b.cr || q.ConnQual != psp.ConnQual() || q.Flags != dat.PSPConsumer {
+		e.Errorf("%+v, %v", q, err)
+	}
 	e.call(e.a.ep(), psp.ConnQual())
 	cr := e.b.request1()
 	e.must(psp.Free(), "PSP.Free")
