@@ -80,6 +80,8 @@ func (c *CNO) FD() int {
 
 // CNOParam is what Query tells (DAT_CNO_PARAM).
 type CNOParam struct {
+	// IA is the adapter.
+	IA *IA
 	// Agent is the function last set; FD the descriptor, -1 if there is none.
 	Agent func(*EVD)
 	FD    int
@@ -94,7 +96,7 @@ func (c *CNO) Query() (CNOParam, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := CNOParam{Agent: c.agent, FD: -1, EVDs: len(c.members)}
+	p := CNOParam{IA: c.ia, Agent: c.agent, FD: -1, EVDs: len(c.members)}
 	if c.fd != nil {
 		p.FD = c.fd.number()
 	}

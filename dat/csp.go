@@ -83,6 +83,8 @@ func (c *CSP) Address() netip.AddrPort {
 
 // CSPParam is what Query tells (DAT_CSP_PARAM).
 type CSPParam struct {
+	// IA is the adapter.
+	IA      *IA
 	Comm    Comm
 	Address netip.AddrPort
 	EVD     *EVD
@@ -94,7 +96,7 @@ func (c *CSP) Query() (CSPParam, error) {
 	if c.gone() {
 		return CSPParam{}, c.errGone("csp_query")
 	}
-	return CSPParam{Comm: c.cfg.Comm, Address: c.Address(), EVD: c.evd, MakeEP: c.cfg.MakeEP}, nil
+	return CSPParam{IA: c.ia, Comm: c.cfg.Comm, Address: c.Address(), EVD: c.evd, MakeEP: c.cfg.MakeEP}, nil
 }
 
 // Free ends the listening (dat_csp_free); see PSP.Free.

@@ -382,6 +382,8 @@ func (ep *EP) loadState() EPState { return EPState(ep.state.Load()) }
 
 // EPParam is what Query tells and Modify takes (DAT_EP_PARAM).
 type EPParam struct {
+	// IA is the adapter.
+	IA    *IA
 	State EPState
 	// LocalAddress and RemoteAddress are the IA addresses of the two ends, LocalPortQual and
 	// RemotePortQual their connection qualifiers, as far as they are known.
@@ -405,7 +407,7 @@ func (ep *EP) Query() (EPParam, error) {
 	ep.request.mu.Lock()
 	ep.mu.Lock()
 	p := EPParam{
-		State:        ep.loadState(),
+		IA: ep.ia, State: ep.loadState(),
 		LocalAddress: ep.conn.local.IP, LocalPortQual: ep.conn.local.Port,
 		RemoteAddress: ep.conn.remote.IP, RemotePortQual: ep.conn.remote.Port,
 		PZ: ep.pz, Connect: ep.connect, SRQ: ep.srq, Attr: ep.attr,

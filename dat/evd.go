@@ -109,6 +109,8 @@ type EVDCounters struct {
 
 // EVDParam is what Query tells (DAT_EVD_PARAM).
 type EVDParam struct {
+	// IA is the adapter.
+	IA *IA
 	// QLen is the number of events that fit: the room asked for and that of the attached
 	// EPs' operations.
 	QLen int
@@ -307,6 +309,7 @@ func (e *EVD) Query() (EVDParam, error) {
 	var a after
 	e.begin(&a)
 	p := EVDParam{
+		IA:      e.ia,
 		QLen:    e.qlen + e.reserved,
 		Queued:  a.ring.Len() + a.n,
 		Policy:  e.up.policy,

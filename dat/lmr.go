@@ -295,6 +295,8 @@ func segmentLength(n int) uint32 {
 
 // LMRParam is what Query tells (DAT_LMR_PARAM).
 type LMRParam struct {
+	// IA is the adapter.
+	IA      *IA
 	MemType MemType
 	PZ      *PZ
 	Priv    Priv
@@ -315,7 +317,7 @@ func (l *LMR) Query() (LMRParam, error) {
 		return LMRParam{}, l.errGone("lmr_query")
 	}
 	p := LMRParam{
-		MemType: l.cfg.MemType, PZ: l.pz, Priv: l.privileges(), VAType: l.cfg.VAType,
+		IA: l.ia, MemType: l.cfg.MemType, PZ: l.pz, Priv: l.privileges(), VAType: l.cfg.VAType,
 		LMRContext: l.LMRContext(), RMRContext: l.RMRContext(),
 		RegisteredLength: l.length(), RegisteredAddress: l.Address(), FMRSupport: l.fast != nil, Bound: true,
 	}

@@ -28,6 +28,8 @@ type RMR struct {
 
 // RMRParam is what Query tells (DAT_RMR_PARAM).
 type RMRParam struct {
+	// IA is the adapter.
+	IA    *IA
 	PZ    *PZ
 	Scope RMRScope
 	// Triplet, Priv, VAType and RMRContext are those of the last bind that was posted, or, if that failed or
@@ -64,7 +66,7 @@ func (pz *PZ) newRMR(op string, typ verbs.MWType, scope RMRScope) (*RMR, error) 
 		pz.unuse()
 		return nil, pz.ia.creationError(op, &pz.base, err, ResourceMemoryRegion)
 	}
-	r := &RMR{pz: pz, mw: mw, param: RMRParam{PZ: pz, Scope: scope}}
+	r := &RMR{pz: pz, mw: mw, param: RMRParam{IA: pz.ia, PZ: pz, Scope: scope}}
 	r.base = base{self: r, ia: pz.ia, kind: HandleRMR}
 	if !pz.ia.register(&r.base, pz.ia.attr.MaxRMRs) {
 		mw.Dealloc()
@@ -113,7 +115,7 @@ func (r *RMR) Bind(lmr *LMR, triplet LMRTriplet, priv Priv, va VAType, ep *EP, c
 		wrs[n] = verbs.SendWR{Op: verbs.OpLocalInval, InvKey: bound}
 		n++
 	}
-	next := RMRParam{PZ: r.pz, Scope: r.param.Scope}
+	next := RMRParam{IA: r.pz.ia, PZ: r.pz, Scope: r.param.Scope}
 	if !(typ2 && unbind) {
 		key, err := r.mw.NextKey()
 		if err != nil {
@@ -153,7 +155,7 @@ func (r *RMR) settle(look bool) {
 		return
 	}
 	key := r.mw.RKey()
-	holds := RMRParam{PZ: r.pz, Scope: r.param.Scope}
+	holds := RMRParam{IA: r.pz.ia, PZ: r.pz, Scope: r.param.Scope}
 	for _, p := range append(r.earlier, r.param) {
 		if key != 0 && p.RMRContext == key {
 			holds = p

@@ -72,12 +72,12 @@ func TestRMRGivesOnlyThePrivilegesOfItsBind(t *testing.T) {
 func TestRMRQueryTellsTheLastBind(t *testing.T) {
 	rmrKinds(t, func(t *testing.T, p *pair, r *dat.RMR) {
 		unbound := must[dat.RMRParam](t)(r.Query())
-		if want := (dat.RMRParam{PZ: p.b.pz, Scope: unbound.Scope}); unbound != want {
+		if want := (dat.RMRParam{IA: p.b.ia, PZ: p.b.pz, Scope: unbound.Scope}); unbound != want {
 			t.Fatalf("before a bind: %+v", unbound)
 		}
 		w := p.b.bind(t, r, 8, 64, remoteBoth)
 		got := must[dat.RMRParam](t)(r.Query())
-		want := dat.RMRParam{PZ: p.b.pz, Scope: unbound.Scope, Triplet: p.b.lmr.Triplet(8, 64), Priv: remoteBoth, RMRContext: w.RMRContext}
+		want := dat.RMRParam{IA: p.b.ia, PZ: p.b.pz, Scope: unbound.Scope, Triplet: p.b.lmr.Triplet(8, 64), Priv: remoteBoth, RMRContext: w.RMRContext}
 		if got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}

@@ -159,6 +159,8 @@ func (p *PSP) ConnQual() uint64 {
 
 // PSPParam is what Query tells (DAT_PSP_PARAM).
 type PSPParam struct {
+	// IA is the adapter.
+	IA       *IA
 	ConnQual uint64
 	EVD      *EVD
 	Flags    PSPFlags
@@ -169,7 +171,7 @@ func (p *PSP) Query() (PSPParam, error) {
 	if p.gone() {
 		return PSPParam{}, p.errGone("psp_query")
 	}
-	return PSPParam{ConnQual: p.ConnQual(), EVD: p.evd, Flags: p.flags}, nil
+	return PSPParam{IA: p.ia, ConnQual: p.ConnQual(), EVD: p.evd, Flags: p.flags}, nil
 }
 
 // Free ends the listening (dat_psp_free). Requests that were delivered stay valid; peers that come later are
@@ -285,6 +287,8 @@ func (r *RSP) ConnQual() uint64 {
 
 // RSPParam is what Query tells (DAT_RSP_PARAM).
 type RSPParam struct {
+	// IA is the adapter.
+	IA       *IA
 	ConnQual uint64
 	EVD      *EVD
 	EP       *EP
@@ -295,7 +299,7 @@ func (r *RSP) Query() (RSPParam, error) {
 	if r.gone() {
 		return RSPParam{}, r.errGone("rsp_query")
 	}
-	return RSPParam{ConnQual: r.ConnQual(), EVD: r.evd, EP: r.ep}, nil
+	return RSPParam{IA: r.ia, ConnQual: r.ConnQual(), EVD: r.evd, EP: r.ep}, nil
 }
 
 // Free ends the listening, and the reservation of the EP (dat_rsp_free). It does not block.

@@ -181,6 +181,8 @@ func (s *SRQ) completed(index uint32, at evdPosition) {
 
 // SRQParam is what Query tells (DAT_SRQ_PARAM).
 type SRQParam struct {
+	// IA is the adapter.
+	IA    *IA
 	PZ    *PZ
 	State SRQState
 	// MaxRecvDTOs and MaxRecvIOV are the limits.
@@ -205,7 +207,7 @@ func (s *SRQ) Query() (SRQParam, error) {
 		state = SRQStateError
 	}
 	return SRQParam{
-		PZ: s.pz, State: state, MaxRecvDTOs: s.attr.MaxRecvDTOs, MaxRecvIOV: s.attr.MaxRecvIOV, LowWatermark: s.low,
+		IA: s.ia, PZ: s.pz, State: state, MaxRecvDTOs: s.attr.MaxRecvDTOs, MaxRecvIOV: s.attr.MaxRecvIOV, LowWatermark: s.low,
 		Available: s.srq.Available(), Outstanding: s.outstanding(),
 	}, nil
 }

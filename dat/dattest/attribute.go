@@ -22,6 +22,7 @@ var attributeRules = []rule{
 	{"there is a reserved LMR if the attribute says so", 0, attrReserved},
 	{"every object has a kind, and keeps the consumer's context", 0, attrObjects},
 	{"a query counts the objects", 0, attrCounters},
+	{"a query of an object names its IA", 0, attrIA},
 }
 
 func attrVersion(e *env) {
@@ -337,5 +338,47 @@ func attrCounters(e *env) {
 	}
 	if got := count(); got != before {
 		e.Errorf("%+v, want %+v", got, before)
+	}
+}
+
+func attrIA(e *env) {
+	s := e.b
+	named := func(ia *dat.IA, err error) {
+		e.Helper()
+		if err != nil || ia != s.ia {
+			e.Errorf("%v, %v", ia, err)
+		}
+	}
+	pz, err := s.pz.Query()
+	named(pz.IA, err)
+	evd, err := s.recv.Query()
+	named(evd.IA, err)
+	ep, err := s.ep().Query()
+	named(ep.IA, err)
+	lmr, err := s.lmr.Query()
+	named(lmr.IA, err)
+	psp, err := s.listen().Query()
+	named(psp.IA, err)
+	rsp, err := s.reserve(s.ep()).Query()
+	named(rsp.IA, err)
+	if c, err := s.ia.NewCSP(dat.CSPConfig{EVD: s.cr}); err == nil {
+		csp, err := c.Query()
+		named(csp.IA, err)
+	}
+	c, err := s.ia.NewCNO(nil)
+	e.must(err, "NewCNO")
+	cno, err := c.Query()
+	named(cno.IA, err)
+	if s.attr.MaxRMRs > 0 {
+		r, err := s.pz.NewRMR()
+		e.must(err, "NewRMR")
+		rmr, err := r.Query()
+		named(rmr.IA, err)
+	}
+	if s.prov.SRQSupported {
+		q, err := s.pz.NewSRQ(dat.SRQAttr{MaxRecvDTOs: 1, MaxRecvIOV: 1})
+		e.must(err, "NewSRQ")
+		srq, err := q.Query()
+		named(srq.IA, err)
 	}
 }

@@ -115,12 +115,12 @@ func (e *env) forbidden(ep *dat.EP, to dat.RMRTriplet) {
 
 func rmrUnbound(e *env) {
 	for scope, r := range map[dat.RMRScope]*dat.RMR{dat.RMRScopePZ: e.b.rmr()} {
-		if q, err := r.Query(); err != nil || q != (dat.RMRParam{PZ: e.b.pz, Scope: scope}) {
+		if q, err := r.Query(); err != nil || q != (dat.RMRParam{IA: e.b.ia, PZ: e.b.pz, Scope: scope}) {
 			e.Errorf("%+v, %v", q, err)
 		}
 	}
 	if e.can(needRMRForEP) {
-		if q, err := e.b.rmrForEP().Query(); err != nil || q != (dat.RMRParam{PZ: e.b.pz, Scope: dat.RMRScopeEP}) {
+		if q, err := e.b.rmrForEP().Query(); err != nil || q != (dat.RMRParam{IA: e.b.ia, PZ: e.b.pz, Scope: dat.RMRScopeEP}) {
 			e.Errorf("%+v, %v", q, err)
 		}
 	}
@@ -154,7 +154,7 @@ func rmrPrivileges(e *env, a, b *dat.EP, r *dat.RMR) {
 func rmrQuery(e *env, _, b *dat.EP, r *dat.RMR) {
 	before, _ := r.Query()
 	w := e.b.bind(r, b, 8, 64, readWrite)
-	want := dat.RMRParam{PZ: e.b.pz, Scope: before.Scope, Triplet: e.b.lmr.Triplet(8, 64), Priv: readWrite, RMRContext: w.RMRContext}
+	want := dat.RMRParam{IA: e.b.ia, PZ: e.b.pz, Scope: before.Scope, Triplet: e.b.lmr.Triplet(8, 64), Priv: readWrite, RMRContext: w.RMRContext}
 	if q, err := r.Query(); err != nil || q != want {
 		e.Errorf("%+v, %v; want %+v", q, err, want)
 	}
