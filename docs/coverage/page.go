@@ -44,10 +44,12 @@ func newPage(src *source, before string) *page {
 var link = regexp.MustCompile(`\[([^\]]+)\]\(\.\./([^)]+)\)`)
 
 // rule tells rules of the public suite from tests of the repository.
-func (t *test) rule() bool { return strings.HasPrefix(t.file, "dat/dattest/") }
+func (t *test) rule() bool {
+	return strings.HasPrefix(t.file, "dat/dattest/") && strings.Contains(t.name, "/")
+}
 
-// pick finds the test for a symbol: the one of the page as it is, or else the one that names the symbol itself and the
-// fewest others.
+// pick finds the test for a symbol: one that shows names, the one of the page as it is, or else the one that names
+// the symbol itself and the fewest others.
 func (p *page) pick(row, symbol string, rules bool) *test {
 	var best *test
 	words := symbolWords(symbol)
@@ -64,6 +66,13 @@ func (p *page) pick(row, symbol string, rules bool) *test {
 		return s
 	}
 	fits := func(t *test) bool { return t.rule() == rules && p.src.covers(t, symbol) }
+	for _, name := range shows[strings.Trim(row, "`")] {
+		for _, t := range p.src.tests {
+			if t.name == name && fits(t) {
+				return t
+			}
+		}
+	}
 	for _, known := range p.before[row] {
 		for _, t := range p.src.tests {
 			if known == t.name+" "+t.file && fits(t) && (t.direct[symbol] || !p.anyDirect(symbol, rules)) {
@@ -163,7 +172,24 @@ func (p *page) make() error {
 		return err
 	}
 	p.rules()
+	for row, names := range shows {
+		for _, name := range names {
+			if !p.shown(row, name) {
+				p.hole("%s does not show %s", name, row)
+			}
+		}
+	}
 	return nil
+}
+
+// shown reports whether the page names a test in a row.
+func (p *page) shown(row, name string) bool {
+	for line := range strings.Lines(p.out.String()) {
+		if strings.HasPrefix(line, "| `"+row+"` |") && strings.Contains(line, "["+name+"](") {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *page) call(c call) {
