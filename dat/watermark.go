@@ -77,7 +77,7 @@ func (e *EVD) recount(a *after, w *watermark) {
 	word, n := a.ring.Ready(a.ring.Cap())
 	for i := range n {
 		var ev Event
-		ev.load(a.ring.At(word, i))
+		ev.fetch(e, a.ring.At(word, i))
 		if ev.ref == w.ep.ref && ev.Stream() == StreamDTO && ev.op.receive() {
 			w.held.add(a.ring.Tail() - uint64(n-i))
 		}
