@@ -132,6 +132,13 @@ type CQ interface {
 	Destroy() error
 }
 
+// SinglePoller is what the CQs of a device also do that can be polled without a lock of their own.
+type SinglePoller interface {
+	// PollAlone is Poll for a consumer that never makes two calls of PollAlone or Poll at a time. Calls
+	// of the other methods may be concurrent with it.
+	PollAlone(dst []Completion) int
+}
+
 // Progresser is what the CQs of a device do whose consumers can help it along: read from
 // and write to the connections that feed the CQ.
 type Progresser interface {

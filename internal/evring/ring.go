@@ -221,6 +221,12 @@ func (r *Ring) Fits(tail uint64, limit int) bool {
 	return w&frozen == 0 && tail < NearEnd && int(tail-w&posMask) < min(limit, len(r.slots))
 }
 
+// Empty reports that the ring is in use and holds nothing. Holder of the lock only.
+func (r *Ring) Empty(tail uint64) bool {
+	w := r.h.head.Load()
+	return w&frozen == 0 && w&posMask == tail
+}
+
 // Slot is the payload to fill for the event that is ahead places behind the last published
 // one; ahead must be below Free. Fill it with Store. Holder of the lock only.
 func (r *Ring) Slot(ahead int) *Payload {
