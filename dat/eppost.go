@@ -72,6 +72,11 @@ const (
 // outside of its region. PRIVILEGES_VIOLATION: the region lacks local read. An adapter may tell
 // the last two with the completion. INVALID_HANDLE: the EP was freed. Nothing is posted then.
 func (ep *EP) PostSend(cookie uint64, flags CompletionFlags, local ...LMRTriplet) error {
+	if flags == 0 && len(local) == 1 {
+		if done, err := ep.postPlain(OpSend, verbs.OpSend, cookie, RMRTriplet{}, &local[0]); done {
+			return err
+		}
+	}
 	r := Request{Op: OpSend, Cookie: cookie, Flags: flags}
 	return ep.postOne("ep_post_send", &r, local)
 }
@@ -80,6 +85,11 @@ func (ep *EP) PostSend(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 // them and MaxRDMASize bytes, are written to the peer's memory from remote's address on. The peer
 // is not told. LENGTH_ERROR: they are longer than remote. For the rest see PostSend.
 func (ep *EP) PostRDMAWrite(cookie uint64, flags CompletionFlags, remote RMRTriplet, local ...LMRTriplet) error {
+	if flags == 0 && len(local) == 1 {
+		if done, err := ep.postPlain(OpRDMAWrite, verbs.OpRDMAWrite, cookie, remote, &local[0]); done {
+			return err
+		}
+	}
 	r := Request{Op: OpRDMAWrite, Cookie: cookie, Flags: flags, Remote: remote}
 	return ep.postOne("ep_post_rdma_write", &r, local)
 }
@@ -89,6 +99,11 @@ func (ep *EP) PostRDMAWrite(cookie uint64, flags CompletionFlags, remote RMRTrip
 // LENGTH_ERROR: they are shorter than remote. PRIVILEGES_VIOLATION: a region lacks local write. Reads
 // beyond MaxRDMAReadOut wait in the queue. For the rest see PostSend.
 func (ep *EP) PostRDMARead(cookie uint64, flags CompletionFlags, remote RMRTriplet, local ...LMRTriplet) error {
+	if flags == 0 && len(local) == 1 && local[0].SegmentLength == remote.SegmentLength {
+		if done, err := ep.postPlain(OpRDMARead, verbs.OpRDMARead, cookie, remote, &local[0]); done {
+			return err
+		}
+	}
 	r := Request{Op: OpRDMARead, Cookie: cookie, Flags: flags, Remote: remote}
 	return ep.postOne("ep_post_rdma_read", &r, local)
 }
@@ -132,6 +147,67 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// postPlain posts the most common requests with less ado: one segment and no flags, on a connection, with room. done
+// is false, and nothing has happened, if a request is not of that kind after all; postOne knows the rest, and what to say.
+func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote RMRTriplet, local *LMRTriplet) (done bool, err error) {
+	if ep.gone() || ep.loadState() != StateConnected {
+		return false, nil
+	}
+	q := &ep.request
+	q.mu.Lock()
+	n := local.SegmentLength
+	most, iov := ep.attr.MaxMessageSize, ep.attr.MaxRequestIOV
+	switch op {
+	case OpRDMAWrite:
+		most, iov = min(ep.attr.MaxRDMASize, remote.SegmentLength), ep.attr.MaxRDMAWriteIOV
+	case OpRDMARead:
+		most, iov = ep.attr.MaxRDMASize, ep.attr.MaxRDMAReadIOV
+	}
+	i := q.tail & uint64(len(q.rec)-1)
+	if ep.qp == nil || q.tail-q.head >= uint64(q.depth) || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
+		q.mu.Unlock()
+		return false, nil
+	}
+	wr := &ep.sendWR[0]
+	wr.ID, wr.Op, wr.Flags, wr.NumSGE = i, wrOp, verbs.SendSignaled, 1
+	wr.RemoteAddr, wr.RemoteKey = remote.VirtualAddress, remote.RMRContext
+	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: n, LKey: local.LMRContext}
+	q.rec[i] = record{cookie: cookie, op: op}
+	q.tail++ // before the device knows of it, as in submit
+	q.posted++
+	if _, err = ep.qp.PostSend(ep.sendWR[:1]); err != nil || q.dead {
+		err = ep.plainRefused(postName(op), q, err)
+	}
+	q.mu.Unlock()
+	return true, err
+}
+
+// plainRefused ends a post that the device did not take, or whose CQ has failed. q.mu is held.
+func (ep *EP) plainRefused(op string, q *dtoQueue, err error) error {
+	if err != nil {
+		q.tail--
+		q.posted--
+	}
+	if q.dead {
+		q.flushLocked(ep)
+	}
+	if err != nil {
+		return ep.postError(op, err)
+	}
+	return nil
+}
+
+// postName is the name that errors give a post.
+func postName(op Operation) string {
+	switch op {
+	case OpRDMAWrite:
+		return "ep_post_rdma_write"
+	case OpRDMARead:
+		return "ep_post_rdma_read"
+	}
+	return "ep_post_send"
 }
 
 // postOne posts one request.
@@ -326,6 +402,12 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	}
 	q := &ep.recv
 	q.mu.Lock()
+	if flags == 0 && len(local) == 1 {
+		if done, err := ep.recvPlain(cookie, &local[0]); done {
+			q.mu.Unlock()
+			return err
+		}
+	}
 	if cap(ep.recvWR) == 0 {
 		ep.recvWR = make([]verbs.RecvWR, 1)
 	}
@@ -341,6 +423,25 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	}
 	q.mu.Unlock()
 	return err
+}
+
+// recvPlain is postPlain for receives. recv.mu is held.
+func (ep *EP) recvPlain(cookie uint64, local *LMRTriplet) (done bool, err error) {
+	q := &ep.recv
+	i := q.tail & uint64(len(q.rec)-1)
+	if ep.qp == nil || q.tail-q.head >= uint64(q.depth) || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
+		return false, nil // with an SRQ there are no records
+	}
+	wr := &ep.recvWR[0]
+	wr.ID, wr.NumSGE = i, 1
+	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: local.SegmentLength, LKey: local.LMRContext}
+	q.rec[i] = record{cookie: cookie, op: OpReceive}
+	q.tail++
+	q.posted++
+	if _, err = ep.qp.PostRecv(ep.recvWR[:1]); err != nil || q.dead {
+		err = ep.plainRefused("ep_post_recv", q, err)
+	}
+	return true, err
 }
 
 // PostRecvs posts receives with one doorbell; see Post and PostRecv.

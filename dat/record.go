@@ -1,6 +1,7 @@
 package dat
 
 import (
+	"kdapl/internal/evring"
 	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
@@ -48,7 +49,7 @@ type dtoQueue struct {
 	// mu serializes posts. It is held across the device's post, whose notifications may take
 	// EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
 	mu         fastlock.Mutex
-	rec        []record // of depth entries, made at the first post
+	rec        []record // a power of two, of at least depth entries, made at the first post
 	posted     uint64
 	head, tail uint64 // records in use: [head, tail)
 	depth      int
@@ -106,7 +107,7 @@ func (c *DTOCounters) count(s Status, length uint32) {
 // oldest were taken, and returns how many of n there is room for. q.mu is held.
 func (q *dtoQueue) reserve(n int) int {
 	if q.rec == nil && q.depth > 0 {
-		q.rec = make([]record, q.depth)
+		q.rec = make([]record, evring.Capacity(q.depth))
 	}
 	if room := q.depth - int(q.tail-q.head); room >= n {
 		return n
@@ -126,7 +127,7 @@ func (q *dtoQueue) reclaim() {
 	e.begin(&a)
 	taken := a.ring.Head()
 	for q.head < q.tail {
-		rec := &q.rec[q.head%uint64(q.depth)]
+		rec := q.record(q.head)
 		if rec.done == 0 || rec.done >= doneAt && rec.done-doneAt >= taken {
 			break
 		}
@@ -135,9 +136,12 @@ func (q *dtoQueue) reclaim() {
 	e.end(&a)
 }
 
+// record is the i-th record that was ever taken into use.
+func (q *dtoQueue) record(i uint64) *record { return &q.rec[i&uint64(len(q.rec)-1)] }
+
 // next is the index and record of the i-th request behind the tail.
 func (q *dtoQueue) next(i int) (uint64, *record) {
-	id := (q.tail + uint64(i)) % uint64(q.depth)
+	id := (q.tail + uint64(i)) & uint64(len(q.rec)-1)
 	return id, &q.rec[id]
 }
 
@@ -167,7 +171,7 @@ func (q *dtoQueue) outstanding() int {
 	defer e.end(&a)
 	n := 0
 	for i := q.head; i < q.tail; i++ {
-		if q.rec[i%uint64(q.depth)].done == 0 {
+		if q.record(i).done == 0 {
 			n++
 		}
 	}
@@ -234,7 +238,7 @@ func (q *dtoQueue) flushLocked(ep *EP) {
 	e.begin(&a)
 	defer e.end(&a)
 	for i := q.head; i < q.tail; i++ {
-		rec := &q.rec[i%uint64(q.depth)]
+		rec := q.record(i)
 		if rec.done != 0 {
 			continue
 		}

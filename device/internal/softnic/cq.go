@@ -58,6 +58,8 @@ type CQ struct {
 
 	// The rest is under the lock.
 
+	slots  []cqe  // the ring
+	free   uint64 // the position up to which it is known to have room; 0 once the CQ takes nothing any more
 	loud   uint64 // the position behind the last completion that ArmSolicited waits for
 	cap    int    // a power of two
 	marks  uint64 // drained marks that were pushed; they need no room of the consumer's
@@ -176,11 +178,11 @@ func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64
 	if !ok {
 		t = c.lockSlow()
 	}
-	e := c.slot(l, t, false)
-	if e == nil {
+	if t >= c.free && !c.grow(l, t, false) {
 		c.unlock(t)
 		return
 	}
+	e := &c.slots[t&uint64(len(c.slots)-1)]
 	e.id = id
 	e.amount = uint64(length) | uint64(i)<<32
 	e.tags = tags
@@ -206,32 +208,21 @@ func (c *CQ) notice(l *Lane, tail uint64, loud bool) {
 // mark adds the drained mark of the work queue i. The caller holds l.
 func (c *CQ) mark(l *Lane, i uint32, f verbs.CompletionFlags) {
 	t := c.lock()
-	e := c.slot(l, t, true)
-	if e == nil {
+	if t >= c.free && !c.grow(l, t, true) {
 		c.unlock(t)
 		return
 	}
 	c.marks++
-	*e = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
+	c.slots[t&uint64(len(c.slots)-1)] = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
 	(*c.owners.Load())[i].Load().pushedMarks++
 	c.notice(l, t+1, true)
 	c.unlock(t + 1)
 }
 
-// slot is where the completion at the tail goes; nil if the CQ takes no more. The caller holds the lock.
-func (c *CQ) slot(l *Lane, t uint64, mark bool) *cqe {
-	if p := c.ring.Load(); p != nil && !c.failed {
-		if ring := *p; t-c.head.Load() < uint64(len(ring)) {
-			return &ring[t&uint64(len(ring)-1)]
-		}
-	}
-	return c.grow(l, t, mark)
-}
-
-// grow is slot where the ring has no room.
-func (c *CQ) grow(l *Lane, t uint64, mark bool) *cqe {
+// grow looks for room for the completion at the tail, makes some, or, if the CQ is full, fails it. The caller holds the lock.
+func (c *CQ) grow(l *Lane, t uint64, mark bool) bool {
 	if c.failed || c.closed {
-		return nil
+		return false
 	}
 	marks := c.marks - c.polledMarks.Load() // before the head: then they are none too few, and it is not full too early
 	h := c.head.Load()
@@ -241,18 +232,21 @@ func (c *CQ) grow(l *Lane, t uint64, mark bool) *cqe {
 	}
 	if full {
 		// What is there can be polled; nothing comes behind what is lost.
-		c.failed = true
+		c.failed, c.free = true, 0
 		l.later(deed{kind: deedCQError, cq: c})
-		return nil
+		return false
 	}
-	ring := make([]cqe, max(min(16, c.cap), ceilPow2(int(t-h)+1)))
-	if p := c.ring.Load(); p != nil {
+	if int(t-h) == len(c.slots) {
+		ring := make([]cqe, max(min(16, c.cap), 2*len(c.slots)))
 		for i := h; i != t; i++ {
-			ring[i&uint64(len(ring)-1)] = (*p)[i&uint64(len(*p)-1)]
+			ring[i&uint64(len(ring)-1)] = c.slots[i&uint64(len(c.slots)-1)]
 		}
+		c.slots = ring
+		c.ring.Store(&ring)
 	}
-	c.ring.Store(&ring)
-	return &ring[t&uint64(len(ring)-1)]
+	// No further than the consumer's room, which is looked at again then.
+	c.free = h + min(uint64(len(c.slots)), uint64(c.cap)+marks)
+	return true
 }
 
 // Poll implements [verbs.CQ].
@@ -361,7 +355,7 @@ func (c *CQ) Resize(cqe int) error {
 	case ceilPow2(cqe) < int(t-h)-int(marks):
 		return verbs.ErrBusy
 	}
-	c.cap = ceilPow2(cqe)
+	c.cap, c.free = ceilPow2(cqe), 0 // room is looked for anew
 	return nil
 }
 
@@ -371,7 +365,7 @@ func (c *CQ) Destroy() error { return c.ctx.destroyCQ(c, false) }
 // shut makes a destroyed CQ empty.
 func (c *CQ) shut() {
 	t := c.lock()
-	c.closed, c.armed = true, armedNot
+	c.closed, c.armed, c.slots, c.free = true, armedNot, nil, 0
 	c.ring.Store(nil)
 	c.unlock(t)
 }
