@@ -287,6 +287,7 @@ func initialize(qp verbs.QP, ud bool) error {
 func (q *dtoQueue) set(e *EVD, discard bool, d discipline, depth int) {
 	q.evd, q.discard, q.disc, q.depth = e, discard, d, depth
 	q.rec, q.head, q.tail, q.dead = nil, 0, 0, false
+	q.passed.Store(0)
 }
 
 // unconfigure takes back what configure gave, and ends the QP. What was posted is flushed.

@@ -166,12 +166,12 @@ func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote R
 		most, iov = ep.attr.MaxRDMASize, ep.attr.MaxRDMAReadIOV
 	}
 	i := q.tail & uint64(len(q.rec)-1)
-	if ep.qp == nil || q.tail-q.head >= uint64(q.depth) || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
+	if ep.qp == nil || q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
 		q.mu.Unlock()
 		return false, nil
 	}
 	wr := &ep.sendWR[0]
-	wr.ID, wr.Op, wr.Flags, wr.NumSGE = i, wrOp, verbs.SendSignaled, 1
+	wr.ID, wr.Op, wr.Flags, wr.NumSGE = q.tail, wrOp, verbs.SendSignaled, 1
 	wr.RemoteAddr, wr.RemoteKey = remote.VirtualAddress, remote.RMRContext
 	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: n, LKey: local.LMRContext}
 	q.rec[i] = record{cookie: cookie, op: op}
@@ -429,11 +429,11 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 func (ep *EP) recvPlain(cookie uint64, local *LMRTriplet) (done bool, err error) {
 	q := &ep.recv
 	i := q.tail & uint64(len(q.rec)-1)
-	if ep.qp == nil || q.tail-q.head >= uint64(q.depth) || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
+	if ep.qp == nil || q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
 		return false, nil // with an SRQ there are no records
 	}
 	wr := &ep.recvWR[0]
-	wr.ID, wr.NumSGE = i, 1
+	wr.ID, wr.NumSGE = q.tail, 1
 	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: local.SegmentLength, LKey: local.LMRContext}
 	q.rec[i] = record{cookie: cookie, op: OpReceive}
 	q.tail++

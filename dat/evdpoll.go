@@ -2,6 +2,7 @@ package dat
 
 import (
 	"kdapl/internal/evring"
+	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
 
@@ -51,10 +52,11 @@ func (e *EVD) plain(ev *Event, c *verbs.Completion) bool {
 	if c.Flags&verbs.CompletionRecvQueue != 0 {
 		q = &ep.recv
 	}
-	if q.holding || q.discard || c.ID >= uint64(len(q.rec)) { // an SRQ has the records of its receives
+	i := c.ID & uint64(len(q.rec)-1)
+	if q.holding || q.discard || i >= uint64(len(q.rec)) { // an SRQ has the records of its receives
 		return false
 	}
-	rec := &q.rec[c.ID]
+	rec := &q.rec[i]
 	if rec.done != 0 || rec.flags != 0 || rec.op > OpReceive { // the first four are the plain ones
 		return false
 	}
@@ -63,5 +65,7 @@ func (e *EVD) plain(ev *Event, c *verbs.Completion) bool {
 	ev.fill(e, uint64(DTOCompletion)|uint64(rec.op)<<32, uint64(b.ref), rec.cookie, uint64(c.Length), 0)
 	ev.obj = b.self
 	rec.done = doneWithoutEvent
+	// A queue completes in order, and with an empty ring and nothing held back, all earlier events are taken.
+	fastlock.StoreRelease64(&q.passed, c.ID+1)
 	return true
 }

@@ -1,13 +1,15 @@
 package dat
 
 import (
+	"sync/atomic"
+
 	"kdapl/internal/evring"
 	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
 
-// record is what dat keeps of an outstanding request: what its event needs. Its index
-// is the ID of the work request.
+// record is what dat keeps of an outstanding request: what its event needs. The ID of the work request
+// counts the records of its queue, of which the present one are in a ring.
 type record struct {
 	cookie uint64
 	// done is 0 while the request is outstanding; doneWithoutEvent, or doneAt plus the position
@@ -52,7 +54,10 @@ type dtoQueue struct {
 	rec        []record // a power of two, of at least depth entries, made at the first post
 	posted     uint64
 	head, tail uint64 // records in use: [head, tail)
-	depth      int
+	// passed is an ID up to which the consumer has taken all events, as far as that was seen while the EVD was
+	// locked anyway. Written under the EVD's lock, read under mu.
+	passed atomic.Uint64
+	depth  int
 
 	// evd is where completions go. It changes under mu, EP.mu and the EVD's lock, while
 	// nothing is outstanding.
@@ -109,11 +114,19 @@ func (q *dtoQueue) reserve(n int) int {
 	if q.rec == nil && q.depth > 0 {
 		q.rec = make([]record, evring.Capacity(q.depth))
 	}
-	if room := q.depth - int(q.tail-q.head); room >= n {
+	if room := q.room(); room >= n {
 		return n
 	}
 	q.reclaim()
 	return min(n, q.depth-int(q.tail-q.head))
+}
+
+// room counts the records that are free, as far as that is known without the EVD's lock. q.mu is held.
+func (q *dtoQueue) room() int {
+	if int(q.tail-q.head) >= q.depth {
+		q.head = max(q.head, q.passed.Load())
+	}
+	return q.depth - int(q.tail-q.head)
 }
 
 // reclaim takes records out whose events were taken from the EVD. q.mu is held.
@@ -136,16 +149,16 @@ func (q *dtoQueue) reclaim() {
 	e.end(&a)
 }
 
-// record is the i-th record that was ever taken into use.
+// record is the record of a request's ID.
 func (q *dtoQueue) record(i uint64) *record { return &q.rec[i&uint64(len(q.rec)-1)] }
 
-// next is the index and record of the i-th request behind the tail.
+// next is the ID and record of the i-th request behind the tail.
 func (q *dtoQueue) next(i int) (uint64, *record) {
-	id := (q.tail + uint64(i)) & uint64(len(q.rec)-1)
-	return id, &q.rec[id]
+	id := q.tail + uint64(i)
+	return id, q.record(id)
 }
 
-// find returns the record with the number, nil if there is none. The EVD is locked.
+// find returns the record of an ID, nil if there is none. The EVD is locked.
 func (q *dtoQueue) find(id uint64) *record {
 	if q.srq != nil {
 		if all := q.srq.records(); id < uint64(len(all)) {
@@ -153,10 +166,10 @@ func (q *dtoQueue) find(id uint64) *record {
 		}
 		return nil
 	}
-	if id < uint64(len(q.rec)) {
-		return &q.rec[id]
+	if len(q.rec) == 0 {
+		return nil
 	}
-	return nil
+	return q.record(id)
 }
 
 // outstanding counts the requests that have not completed. q.mu is held.
