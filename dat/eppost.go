@@ -117,8 +117,8 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 		return 0, err
 	}
 	q := &ep.request
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	if ep.qp == nil {
 		return 0, ep.errGone(op)
 	}
@@ -137,7 +137,7 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 				break
 			}
 		}
-		done, postErr := ep.submit(op, ep.sendWR[:good])
+		done, postErr := ep.submit(op, ep.qp.PostSend, ep.sendWR[:good])
 		n += done
 		switch {
 		case postErr != nil:
@@ -156,7 +156,10 @@ func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote R
 		return false, nil
 	}
 	q := &ep.request
-	q.mu.Lock()
+	g := q.enter()
+	if g == nil {
+		return false, nil
+	}
 	n := local.SegmentLength
 	most, iov := ep.attr.MaxMessageSize, ep.attr.MaxRequestIOV
 	switch op {
@@ -166,8 +169,8 @@ func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote R
 		most, iov = ep.attr.MaxRDMASize, ep.attr.MaxRDMAReadIOV
 	}
 	i := q.tail & uint64(len(q.rec)-1)
-	if ep.qp == nil || q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
-		q.mu.Unlock()
+	if q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
+		g.unlock()
 		return false, nil
 	}
 	wr := &ep.sendWR[0]
@@ -175,28 +178,15 @@ func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote R
 	wr.RemoteAddr, wr.RemoteKey = remote.VirtualAddress, remote.RMRContext
 	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: n, LKey: local.LMRContext}
 	q.rec[i] = record{cookie: cookie, op: op}
-	q.tail++ // before the device knows of it, as in submit
-	q.posted++
-	if _, err = ep.qp.PostSend(ep.sendWR[:1]); err != nil || q.dead {
-		err = ep.plainRefused(postName(op), q, err)
+	if _, err = g.qp.PostSendLocked(ep.sendWR[:1]); err == nil {
+		q.tail++
+		q.posted++
 	}
-	q.mu.Unlock()
+	g.qp.UnlockSendQueue()
+	if err != nil {
+		err = ep.postError(postName(op), err)
+	}
 	return true, err
-}
-
-// plainRefused ends a post that the device did not take, or whose CQ has failed. q.mu is held.
-func (ep *EP) plainRefused(op string, q *dtoQueue, err error) error {
-	if err != nil {
-		q.tail--
-		q.posted--
-	}
-	if q.dead {
-		q.flushLocked(ep)
-	}
-	if err != nil {
-		return ep.postError(op, err)
-	}
-	return nil
 }
 
 // postName is the name that errors give a post.
@@ -216,7 +206,18 @@ func (ep *EP) postOne(op string, r *Request, local []LMRTriplet) error {
 		return err
 	}
 	q := &ep.request
-	q.mu.Lock()
+	if g := q.enter(); g != nil {
+		if !q.ud && len(q.rec) > 0 && len(ep.sendWR) > 0 && q.room() > 0 {
+			err := ep.request1(op, &ep.sendWR[0], 0, r, local)
+			if err == nil {
+				_, err = ep.submit(op, g.qp.PostSendLocked, ep.sendWR[:1])
+			}
+			g.unlock()
+			return err
+		}
+		g.unlock()
+	}
+	q.lock()
 	if cap(ep.sendWR) == 0 {
 		ep.sendWR = make([]verbs.SendWR, 1)
 	}
@@ -226,9 +227,9 @@ func (ep *EP) postOne(op string, r *Request, local []LMRTriplet) error {
 	} else if q.reserve(1) == 0 {
 		err = ErrPostFull
 	} else if err = ep.request1(op, &ep.sendWR[0], 0, r, local); err == nil {
-		_, err = ep.submit(op, ep.sendWR[:1])
+		_, err = ep.submit(op, ep.qp.PostSend, ep.sendWR[:1])
 	}
-	q.mu.Unlock()
+	q.unlock()
 	return err
 }
 
@@ -244,7 +245,7 @@ func (ep *EP) checkPost(op string, need EPState) error {
 }
 
 // request1 checks a request and makes the work request and the record of it, the i-th behind the
-// tail. q.mu is held.
+// tail. the queue is locked.
 func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []LMRTriplet) error {
 	maxIOV, maxSize := ep.attr.MaxRequestIOV, uint64(ep.attr.MaxMessageSize)
 	wr.Flags = verbs.SendSignaled
@@ -346,14 +347,14 @@ func (ep *EP) requestFlags(op string, wr *verbs.SendWR, r *Request) error {
 }
 
 // submit hands work requests whose records are filled to the device, and returns how many it took.
-func (ep *EP) submit(op string, wrs []verbs.SendWR) (int, error) {
+func (ep *EP) submit(op string, post func([]verbs.SendWR) (int, error), wrs []verbs.SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
 	}
 	// The records count before the device knows of them: it may complete them at once.
 	q := &ep.request
 	q.tail += uint64(len(wrs))
-	n, err := ep.qp.PostSend(wrs)
+	n, err := post(wrs)
 	q.tail -= uint64(len(wrs) - n)
 	q.posted += uint64(n)
 	if q.dead {
@@ -400,14 +401,13 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	if ep.gone() {
 		return ep.errGone(op)
 	}
-	q := &ep.recv
-	q.mu.Lock()
 	if flags == 0 && len(local) == 1 {
 		if done, err := ep.recvPlain(cookie, &local[0]); done {
-			q.mu.Unlock()
 			return err
 		}
 	}
+	q := &ep.recv
+	q.lock()
 	if cap(ep.recvWR) == 0 {
 		ep.recvWR = make([]verbs.RecvWR, 1)
 	}
@@ -421,25 +421,33 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	if err == nil {
 		_, err = ep.submitRecvs(op, ep.recvWR[:1])
 	}
-	q.mu.Unlock()
+	q.unlock()
 	return err
 }
 
-// recvPlain is postPlain for receives. recv.mu is held.
+// recvPlain is postPlain for receives.
 func (ep *EP) recvPlain(cookie uint64, local *LMRTriplet) (done bool, err error) {
 	q := &ep.recv
+	g := q.enter()
+	if g == nil {
+		return false, nil
+	}
 	i := q.tail & uint64(len(q.rec)-1)
-	if ep.qp == nil || q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
+	if q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
+		g.unlock()
 		return false, nil // with an SRQ there are no records
 	}
 	wr := &ep.recvWR[0]
 	wr.ID, wr.NumSGE = q.tail, 1
 	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: local.SegmentLength, LKey: local.LMRContext}
 	q.rec[i] = record{cookie: cookie, op: OpReceive}
-	q.tail++
-	q.posted++
-	if _, err = ep.qp.PostRecv(ep.recvWR[:1]); err != nil || q.dead {
-		err = ep.plainRefused("ep_post_recv", q, err)
+	if _, err = g.qp.PostRecvLocked(ep.recvWR[:1]); err == nil {
+		q.tail++
+		q.posted++
+	}
+	g.qp.UnlockRecvQueue()
+	if err != nil {
+		err = ep.postError("ep_post_recv", err)
 	}
 	return true, err
 }
@@ -451,8 +459,8 @@ func (ep *EP) PostRecvs(recvs []Receive) (n int, err error) {
 		return 0, ep.errGone(op)
 	}
 	q := &ep.recv
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	if err := ep.recvReady(op); err != nil {
 		return 0, err
 	}

@@ -48,9 +48,11 @@ type heldEvent struct {
 
 // dtoQueue is one side of an EP: its requests or its receives.
 type dtoQueue struct {
-	// mu serializes posts. It is held across the device's post, whose notifications may take
-	// EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
+	// mu serializes all but common posts, and with gate all of them: see gate.go. It is held across the device's post, whose
+	// notifications may take EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
 	mu         fastlock.Mutex
+	gate       atomic.Pointer[gate]
+	shut       bool     // the gate is shut: mu is held. Under the gate's lock
 	rec        []record // a power of two, of at least depth entries, made at the first post
 	posted     uint64
 	head, tail uint64 // records in use: [head, tail)
@@ -109,7 +111,7 @@ func (c *DTOCounters) count(s Status, length uint32) {
 }
 
 // reserve makes room for n records at the tail, if need be by looking which events of the
-// oldest were taken, and returns how many of n there is room for. q.mu is held.
+// oldest were taken, and returns how many of n there is room for. the queue is locked.
 func (q *dtoQueue) reserve(n int) int {
 	if q.rec == nil && q.depth > 0 {
 		q.rec = make([]record, evring.Capacity(q.depth))
@@ -121,7 +123,7 @@ func (q *dtoQueue) reserve(n int) int {
 	return min(n, q.depth-int(q.tail-q.head))
 }
 
-// room counts the records that are free, as far as that is known without the EVD's lock. q.mu is held.
+// room counts the records that are free, as far as that is known without the EVD's lock. the queue is locked.
 func (q *dtoQueue) room() int {
 	if int(q.tail-q.head) >= q.depth {
 		q.head = max(q.head, q.passed.Load())
@@ -129,7 +131,7 @@ func (q *dtoQueue) room() int {
 	return q.depth - int(q.tail-q.head)
 }
 
-// reclaim takes records out whose events were taken from the EVD. q.mu is held.
+// reclaim takes records out whose events were taken from the EVD. the queue is locked.
 func (q *dtoQueue) reclaim() {
 	if q.head == q.tail {
 		return
@@ -172,7 +174,7 @@ func (q *dtoQueue) find(id uint64) *record {
 	return q.record(id)
 }
 
-// outstanding counts the requests that have not completed. q.mu is held.
+// outstanding counts the requests that have not completed. the queue is locked.
 func (q *dtoQueue) outstanding() int {
 	if q.head == q.tail {
 		return 0
@@ -236,12 +238,12 @@ func (q *dtoQueue) drain(on bool, epoch uint32) {
 // flushLeft completes as flushed what the device did not complete: it is called when
 // the device has nothing more to say, because the QP is gone or never was.
 func (q *dtoQueue) flushLeft(ep *EP) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	q.flushLocked(ep)
 }
 
-// flushLocked is flushLeft with mu held.
+// flushLocked is flushLeft with the queue locked.
 func (q *dtoQueue) flushLocked(ep *EP) {
 	e := q.evd
 	if e == nil {

@@ -147,8 +147,8 @@ func (ep *EP) RecvQuery() (RecvInfo, error) {
 	if ep.gone() {
 		return RecvInfo{}, ep.errGone(op)
 	}
-	ep.recv.mu.Lock()
-	defer ep.recv.mu.Unlock()
+	ep.recv.lock()
+	defer ep.recv.unlock()
 	if ep.srq != nil {
 		// A software adapter places a message as a whole, or keeps what has arrived out of the receive.
 		return RecvInfo{}, nil

@@ -259,3 +259,19 @@ type QP interface {
 	// QP. Later calls return ErrClosed.
 	Destroy() error
 }
+
+// Serial is what the QPs of a device also do that lend the locks of their queues to the consumer, for what it keeps of
+// its own about each post: one lock then does for both. Between lock and unlock is a short section that
+// calls nothing of this contract but the Locked posts, and takes no lock that is held during other
+// calls of it. The two queues may share a lock, also with queues of the peer, so that nobody holds two at a time.
+type Serial interface {
+	// LockSendQueue keeps other posts to the send queue out.
+	LockSendQueue()
+	// PostSendLocked is PostSend for the holder. It does not call back; UnlockSendQueue does.
+	PostSendLocked(wrs []SendWR) (n int, err error)
+	UnlockSendQueue()
+	// LockRecvQueue, PostRecvLocked and UnlockRecvQueue are the same for receives.
+	LockRecvQueue()
+	PostRecvLocked(wrs []RecvWR) (n int, err error)
+	UnlockRecvQueue()
+}

@@ -8,33 +8,46 @@ import (
 
 // PostSend implements [verbs.QP].
 func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
+	q.lane.mu.Lock()
+	n, err := q.PostSendLocked(wrs)
+	q.UnlockSendQueue()
+	return n, err
+}
+
+// LockSendQueue implements [verbs.Serial].
+func (q *QP) LockSendQueue() { q.lane.mu.Lock() }
+
+// PostSendLocked implements [verbs.Serial].
+func (q *QP) PostSendLocked(wrs []verbs.SendWR) (n int, err error) {
 	l := q.lane
-	l.mu.Lock()
-	var err error
-	n := 0
 	for n < len(wrs) {
 		if err = q.postSend(l, &wrs[n]); err != nil {
 			break
 		}
 		n++
 	}
-	ring := false
 	if n > 0 && (!q.direct || q.bell != nil) && q.smode == sideRun {
-		if q.bell != nil {
-			ring = q.bell.Rang(l)
-		} else {
+		if q.bell == nil {
 			q.wire.Posted(l)
+		} else if q.bell.Rang(l) {
+			q.rang = true
 		}
 	}
-	if l.dirty {
-		l.unlockDirty()
-	} else {
+	return n, err
+}
+
+// UnlockSendQueue implements [verbs.Serial].
+func (q *QP) UnlockSendQueue() {
+	l, rang := q.lane, q.rang
+	if !rang && !l.dirty {
 		l.mu.Unlock()
+		return
 	}
-	if ring {
+	q.rang = false
+	l.Unlock()
+	if rang {
 		q.bell.Flush()
 	}
-	return n, err
 }
 
 func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
@@ -334,15 +347,26 @@ func (q *QP) checkDrained(l *Lane) {
 
 // PostRecv implements [verbs.QP].
 func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	l := q.rlane.Load()
-	if !l.mu.TryLock() {
-		l = q.LockRecv()
-	} else if q.rlane.Load() != l {
+	q.LockRecvQueue()
+	n, err := q.PostRecvLocked(wrs)
+	q.UnlockRecvQueue()
+	return n, err
+}
+
+// LockRecvQueue implements [verbs.Serial].
+func (q *QP) LockRecvQueue() {
+	if l := q.rlane.Load(); l.mu.TryLock() {
+		if q.rlane.Load() == l {
+			return
+		}
 		l.mu.Unlock()
-		l = q.LockRecv()
 	}
-	var err error
-	n := 0
+	q.LockRecv()
+}
+
+// PostRecvLocked implements [verbs.Serial].
+func (q *QP) PostRecvLocked(wrs []verbs.RecvWR) (n int, err error) {
+	l := q.rlane.Load()
 	for n < len(wrs) {
 		if err = q.postRecv(l, &wrs[n]); err != nil {
 			break
@@ -353,13 +377,11 @@ func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		q.starved = false
 		q.wire.RecvReady(l)
 	}
-	if l.dirty {
-		l.unlockDirty()
-	} else {
-		l.mu.Unlock()
-	}
 	return n, err
 }
+
+// UnlockRecvQueue implements [verbs.Serial].
+func (q *QP) UnlockRecvQueue() { q.rlane.Load().Unlock() }
 
 func (q *QP) postRecv(l *Lane, wr *verbs.RecvWR) error {
 	switch {

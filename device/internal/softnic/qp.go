@@ -37,6 +37,7 @@ type QP struct {
 	direct bool
 	smode  sideMode
 	sowes  bool // a drained mark is owed
+	rang   bool // the bell asked to be flushed when the lane is released
 	failed bool // a request failed or was flushed: so is what is behind it, done or not
 	sendCQ *CQ
 	sowner uint32
