@@ -15,7 +15,7 @@ func (e *EVD) pollInto(dst []Event) (got int, empty bool) {
 	if !ok {
 		return 0, false
 	}
-	if !e.quiet || e.waiter.owned || !r.Empty(tail) || e.freed.Load() {
+	if !r.Empty(tail) || !e.quiet || e.waiter.owned || e.freed.Load() { // Empty: the lock is the EVD's
 		r.Release(tail)
 		return 0, false
 	}

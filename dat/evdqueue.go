@@ -391,7 +391,7 @@ func (e *EVD) PostSE(value uint64) error {
 		if !ok {
 			tail = r.LockSlow()
 		}
-		if e.quiet && r.Fits(tail, e.qlen) {
+		if n, ok := r.Queued(tail); ok && e.quiet && n < min(e.qlen, r.Cap()) {
 			if explore.On {
 				explore.At(explore.Append)
 			}

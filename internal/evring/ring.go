@@ -161,7 +161,7 @@ func (r *Ring) Lock() {
 }
 
 // TryLock is Lock if that takes no waiting; otherwise LockSlow follows. Both return the tail, the local position of the
-// next event, for Fits, Place and Release: what comes between the lock and its release is short, so that to load
+// next event, for Queued, Place and Release: what comes between the lock and its release is short, so that to load
 // the tail again behind the exchange, and to wait for that, would be much of it.
 func (r *Ring) TryLock() (tail uint64, ok bool) {
 	t := r.h.tail.Load()
@@ -214,11 +214,11 @@ func (r *Ring) Generation() uint64 { return r.h.head.Load() & genMask }
 // Free is the number of slots that can be filled. Holder of the lock only.
 func (r *Ring) Free() int { return len(r.slots) - r.Len() }
 
-// Fits reports whether the ring is in use, has years to go, and holds fewer than limit events, so that another
-// one can be put into Place. Holder of the lock only.
-func (r *Ring) Fits(tail uint64, limit int) bool {
+// Queued counts the events; ok is false if the ring is frozen, and so its lock nobody's any more, or has not years to go. Holder of
+// the lock only.
+func (r *Ring) Queued(tail uint64) (n int, ok bool) {
 	w := r.h.head.Load()
-	return w&frozen == 0 && tail < NearEnd && int(tail-w&posMask) < min(limit, len(r.slots))
+	return int(tail - w&posMask), w&frozen == 0 && tail < NearEnd
 }
 
 // Empty reports that the ring is in use and holds nothing. Holder of the lock only.
