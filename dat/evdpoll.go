@@ -2,6 +2,7 @@ package dat
 
 import (
 	"kdapl/internal/evring"
+	"kdapl/internal/explore"
 	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
@@ -19,6 +20,9 @@ func (e *EVD) pollInto(dst []Event) (got int, empty bool) {
 		r.Release(tail)
 		return 0, false
 	}
+	if explore.On {
+		explore.At(explore.Refill)
+	}
 	n := e.poller.PollAlone(e.scratch[:min(len(dst), len(e.scratch))])
 	for ; got < n; got++ {
 		if !e.plain(&dst[got], &e.scratch[got]) {
@@ -26,6 +30,9 @@ func (e *EVD) pollInto(dst []Event) (got int, empty bool) {
 		}
 	}
 	e.counters.direct += uint64(got)
+	if e.foreign != nil {
+		e.share() // the CQ may be known to be empty now
+	}
 	r.Release(tail)
 	return got, n == 0
 }
