@@ -9,10 +9,7 @@ BUILD := $(CURDIR)/build
 capi:
 	mkdir -p $(BUILD)
 	CGO_ENABLED=1 $(GO) build -buildmode=c-shared -tags kdapl_capi -o $(BUILD)/libkdapl.so ./capi
-	printf '%s u2.0 nonthreadsafe default %s kdapl.1.0 "%s" ""\n' \
-		kdapl-loop $(BUILD)/libkdapl.so "loop" \
-		kdapl-iwarp $(BUILD)/libkdapl.so "iwarp addr=127.0.0.1" \
-		kdapl-iwarp-plain $(BUILD)/libkdapl.so "iwarp addr=127.0.0.1 peer2peer=off" >$(BUILD)/dat.conf
+	$(GO) run ./cmd/kdapl dat-conf --library $(BUILD)/libkdapl.so >$(BUILD)/dat.conf
 
 .PHONY: model
 model: ; $(MAKE) -C model

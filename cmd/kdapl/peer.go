@@ -7,19 +7,18 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"kdapl/cmd/kdapl/internal/link"
 	"kdapl/dat"
-	"kdapl/registry"
 )
 
 // peerFlags are common to the commands that talk to another process.
 type peerFlags struct {
 	Adapter string        `default:"iwarp" placeholder:"NAME" help:"The adapter: a name of kdapl info, or settings as in a dat.conf, such as \"iwarp crc=off peer2peer=off\" (default: ${default})."`
 	Timeout time.Duration `default:"30s" placeholder:"TIME" help:"Give up after such a time of silence; 0 is never (default: ${default})."`
-	Port    *uint16       `short:"p" placeholder:"N" help:"The port, for a server 0 is a free one (default: as the original)."`
+	settingFlags
+	Port *uint16 `short:"p" placeholder:"N" help:"The port, for a server 0 is a free one (default: as the original)."`
 }
 
 // at is a host, by address or name, at the flags' port, or a default one.
@@ -39,21 +38,15 @@ func (f *peerFlags) open(addr netip.Addr) (*link.Host, error) {
 	if f.Timeout < 0 {
 		return nil, usageError{errors.New("--timeout must not be negative")}
 	}
-	var ia *dat.IA
-	var err error
-	kind, settings, _ := strings.Cut(f.Adapter, " ")
-	if kind == "iwarp" || settings != "" {
-		params := f.Adapter
-		if kind == "iwarp" && !strings.Contains(" "+settings, " addr=") {
-			params += " addr=" + addr.String()
-		}
-		ia, err = registry.OpenParams(params, dat.Config{})
-	} else {
-		ia, err = registry.Open(f.Adapter)
+	_, set, err := parseAdapter(f.Adapter)
+	if err != nil {
+		return nil, err
 	}
-	if errors.Is(err, dat.ProviderNotFound) {
-		err = usageError{err}
+	settings := f.settings()
+	if set != nil && set["addr"] == "" && settings["addr"] == "" {
+		settings["addr"] = addr.String()
 	}
+	ia, err := openAdapter(f.Adapter, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +102,7 @@ func sourceOf(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone(""), nil
 }
 
 // listening says where a server listens.

@@ -25,7 +25,7 @@ type perfCmd struct {
 	Connect string `xor:"role,role2" placeholder:"HOST:PORT" help:"Be a client: measure with the server there (port ${port} if none is given)."`
 	Memory  volume `default:"2GiB" placeholder:"SIZE" help:"Memory that a server gives to all of its clients (default: ${default})."`
 
-	adapterFlags `embed:""`
+	adapterFlags
 
 	Op         []perf.Op       `default:"send,write,read" placeholder:"OP" help:"Operations: send, write, read (default: all)."`
 	Size       sizes           `default:"${sizes}" placeholder:"SIZE,…" help:"Message sizes: 64, 4KiB, ranges 8-1MiB (doubling) or 8-1MiB/8 (times 8), or a list of them (default: ${sizes})."`
@@ -132,11 +132,15 @@ func (c *perfCmd) Run(e env, k *kong.Context) error {
 func (c *perfCmd) pair(e env) (err error) {
 	var ias [2]*dat.IA
 	for i := range ias {
-		ia, err := c.openAs(pairAdapter, i == 0)
+		flags := c.adapterFlags
+		if i > 0 {
+			flags.Pcap = "" // the other end sees the same
+		}
+		ia, err := flags.open(pairAdapter)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, ia.Close(context.Background(), dat.CloseAbrupt)) }()
+		defer func() { err = errors.Join(err, closeIA(ia)) }()
 		ias[i] = ia
 	}
 	return c.show(e, ias[0], nil, func(memory int64) (measurement, error) {
@@ -200,7 +204,7 @@ func (c *perfCmd) show(e env, ia *dat.IA, to *remote, ready func(memory int64) (
 func (c *perfCmd) report(p *dat.IAParam) *perfReport {
 	r := &perfReport{
 		Program: build(), CPUs: runtime.GOMAXPROCS(0), Clock: perf.ClockCost(),
-		Adapter: p.Attr.AdapterName, Address: p.Attr.Address, Settings: c.settings(true),
+		Adapter: p.Attr.AdapterName, Address: p.Attr.Address, Settings: c.settings(),
 		Completion: c.Completion, List: c.Post.list, Verify: c.Verify, histogram: c.Histogram,
 	}
 	for _, a := range p.Provider.ProviderSpecificAttrs {

@@ -68,14 +68,14 @@ func (c *perfCmd) serve(e env, k *kong.Context) (err error) {
 		}
 		c.Addr = addr
 	}
-	if inProcess(c.name(wireAdapter)) {
-		return usageError{fmt.Errorf("%s connects end points of one process only; try --adapter %s", c.name(wireAdapter), wireAdapter)}
+	if err := c.wire(); err != nil {
+		return err
 	}
 	ia, err := c.open(wireAdapter)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ia.Close(context.Background(), dat.CloseAbrupt)) }()
+	defer func() { err = errors.Join(err, closeIA(ia)) }()
 	log := newServerLog(e.stdout, c.JSON)
 	s, err := perf.NewServer(ia, uint64(port), int64(c.Memory), log.served)
 	if err != nil {
@@ -163,14 +163,14 @@ func (c *perfCmd) connect(e env) (err error) {
 	if err != nil {
 		return usageError{fmt.Errorf("--connect: %w", err)}
 	}
-	if inProcess(c.name(wireAdapter)) {
-		return usageError{fmt.Errorf("%s connects end points of one process only; try --adapter %s", c.name(wireAdapter), wireAdapter)}
+	if err := c.wire(); err != nil {
+		return err
 	}
 	addr, ia, err := c.reach(e.ctx, host)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ia.Close(context.Background(), dat.CloseAbrupt)) }()
+	defer func() { err = errors.Join(err, closeIA(ia)) }()
 	return c.show(e, ia, &remote{netip.AddrPortFrom(addr, port)}, func(memory int64) (measurement, error) {
 		h, err := perf.NewHost(ia, memory)
 		return func(ctx context.Context, s perf.Spec) (perf.Result, error) {
@@ -186,28 +186,21 @@ func (a *adapterFlags) reach(ctx context.Context, host string) (netip.Addr, *dat
 	if err != nil {
 		return netip.Addr{}, nil, err
 	}
-	var ia *dat.IA
-	if a.Adapter != "" || a.Addr.IsValid() {
-		if ia, err = a.open(wireAdapter); err != nil {
+	flags := *a
+	if a.Adapter == "" && !a.Addr.IsValid() {
+		if flags.Addr, err = sourceOf(ctx, netip.AddrPortFrom(addrs[0].Unmap(), perfPort)); err != nil {
 			return netip.Addr{}, nil, err
 		}
-		own := ia.Address()
-		addrs = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return addr.Unmap().Is4() != own.Is4() })
-		if len(addrs) == 0 {
-			err := fmt.Errorf("%s has no address of the kind of the adapter's, %v", host, own)
-			return netip.Addr{}, nil, errors.Join(err, ia.Close(context.Background(), dat.CloseAbrupt))
-		}
-		return addrs[0].Unmap(), ia, nil
 	}
-	to := addrs[0].Unmap()
-	d := net.Dialer{}
-	probe, err := d.DialContext(ctx, "udp", netip.AddrPortFrom(to, perfPort).String()) // sends nothing
+	ia, err := flags.open(wireAdapter)
 	if err != nil {
 		return netip.Addr{}, nil, err
 	}
-	defer probe.Close()
-	near := *a
-	near.Addr = probe.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
-	ia, err = near.open(wireAdapter)
-	return to, ia, err
+	own := ia.Address()
+	for _, addr := range addrs {
+		if addr = addr.Unmap(); addr.Is4() == own.Is4() {
+			return addr, ia, nil
+		}
+	}
+	return netip.Addr{}, nil, errors.Join(fmt.Errorf("%s has no address of the kind of the adapter's, %v", host, own), closeIA(ia))
 }

@@ -50,8 +50,14 @@ func (k *capture) wrap(nc netio.Conn, dialled bool) netio.Conn {
 	if dialled {
 		opener = pcap.Sent
 	}
-	return &tapped{Conn: nc, k: k, log: k.w.Conn(time.Now(), opener, nc.LocalAddr(), nc.RemoteAddr())}
+	log := k.w.Conn(time.Now(), opener, nc.LocalAddr(), nc.RemoteAddr())
+	log.Limit(capturedPayload)
+	return &tapped{Conn: nc, k: k, log: log}
 }
+
+// capturedPayload is the payload of a captured packet. Wireshark takes no more than some 500 layers in one
+// packet; an FPDU has three, and 24 bytes or more.
+const capturedPayload = 2880
 
 // tapped is a connection that is captured.
 type tapped struct {
@@ -59,7 +65,8 @@ type tapped struct {
 	k   *capture
 	log *pcap.Conn
 
-	mu       sync.Mutex // bytes and ends in order, for each direction
+	// mu is held over a call and its record, so that what answers other bytes is recorded behind them.
+	mu       sync.Mutex
 	eof, fin bool
 }
 
@@ -76,6 +83,8 @@ func cut(bufs [][]byte, n int) [][]byte {
 
 // TryReadv implements netio.Conn.
 func (t *tapped) TryReadv(bufs [][]byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	n, err := t.Conn.TryReadv(bufs)
 	if n > 0 {
 		t.log.Data(time.Now(), pcap.Received, cut(bufs, n)...)
@@ -88,6 +97,8 @@ func (t *tapped) TryReadv(bufs [][]byte) (int, error) {
 
 // TryWritev implements netio.Conn.
 func (t *tapped) TryWritev(bufs [][]byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	n, err := t.Conn.TryWritev(bufs)
 	if n > 0 {
 		t.log.Data(time.Now(), pcap.Sent, cut(bufs, n)...)
@@ -95,10 +106,8 @@ func (t *tapped) TryWritev(bufs [][]byte) (int, error) {
 	return n, err
 }
 
-// once notes the end of a direction.
+// once notes the end of a direction. mu is held.
 func (t *tapped) once(done *bool, dir pcap.Dir) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if !*done {
 		*done = true
 		t.log.FIN(time.Now(), dir)
@@ -108,12 +117,16 @@ func (t *tapped) once(done *bool, dir pcap.Dir) {
 
 // CloseWrite implements netio.Conn.
 func (t *tapped) CloseWrite() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.once(&t.fin, pcap.Sent)
 	return t.Conn.CloseWrite()
 }
 
 // Abort implements netio.Conn.
 func (t *tapped) Abort() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.log.RST(time.Now(), pcap.Sent)
 	t.k.flush()
 	return t.Conn.Abort()

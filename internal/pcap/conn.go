@@ -32,6 +32,7 @@ type Conn struct {
 	ends  [2]end // of the local and of the remote side
 	v6    bool
 	ident uint16
+	limit int // payload of one packet
 	hdr   [etherHeader + ip6Header + tcpHeader + 8]byte
 }
 
@@ -46,7 +47,7 @@ type end struct {
 // different families are both written as IPv6; an invalid address as ::.
 func (w *Writer) Conn(at time.Time, opener Dir, local, remote netip.AddrPort) *Conn {
 	la, ra := local.Addr().Unmap(), remote.Addr().Unmap()
-	c := &Conn{w: w, v6: !la.Is4() || !ra.Is4()}
+	c := &Conn{w: w, v6: !la.Is4() || !ra.Is4(), limit: maxSegment}
 	for i, a := range []netip.Addr{la, ra} {
 		if a.IsValid() {
 			c.ends[i].addr = a.As16()
@@ -69,7 +70,7 @@ func (w *Writer) Conn(at time.Time, opener Dir, local, remote netip.AddrPort) *C
 
 // Data writes the bytes of the pieces, one after the other, as they went through
 // the stream in one direction; a new packet begins with each call, and another one
-// every 65,495 bytes. No bytes, no packet. The pieces are not kept.
+// every 65,495 bytes, or the limit that Limit set. No bytes, no packet. The pieces are not kept.
 func (c *Conn) Data(at time.Time, dir Dir, pieces ...[]byte) {
 	total := 0
 	for _, p := range pieces {
@@ -78,10 +79,17 @@ func (c *Conn) Data(at time.Time, dir Dir, pieces ...[]byte) {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	for off := 0; off < total; {
-		n := min(total-off, maxSegment)
+		n := min(total-off, c.limit)
 		c.segment(at, dir, flagACK|flagPSH, pieces, off, n)
 		off += n
 	}
+}
+
+// Limit makes packets of data that follow smaller than they need be: 1 to 65,495 bytes of payload.
+func (c *Conn) Limit(payload int) {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.limit = min(max(payload, 1), maxSegment)
 }
 
 // FIN notes the orderly end of one direction.
