@@ -18,7 +18,8 @@ var layers = []struct {
 }{
 	{"capi", []string{"dat", "internal/foreign", "registry", "verbs"}},
 	{"cmd/kdapl/internal/", []string{"cmd/kdapl/internal/", "registry", "dat", "internal/"}},
-	{"cmd/", []string{"registry", "dat", "internal/"}},
+	{"cmd/", []string{"registry", "dat", "internal/", "stat"}},
+	{"stat", []string{"dat"}},
 	{"registry", []string{"dat", "verbs", "device/"}},
 	{"dat/dattest", []string{"dat"}},
 	{"dat", []string{"verbs", "internal/evring", "internal/explore", "internal/fastlock", "internal/foreign"}},
@@ -39,7 +40,7 @@ var layers = []struct {
 
 // library are the packages that depend on nothing but the standard library, golang.org/x/sys and
 // the module itself.
-var library = []string{"dat", "verbs", "device/", "registry", "internal/"}
+var library = []string{"dat", "verbs", "device/", "registry", "internal/", "stat"}
 
 type listed struct {
 	ImportPath string

@@ -193,6 +193,16 @@ func (ia *IA) Query() (IAParam, error) {
 	}}, nil
 }
 
+// Objects are the live objects of a kind, in no order, such as all EPs for HandleEP; for programs that show
+// what an IA is doing. Some may be freed when the caller comes to them. None for a kind that there is not, and after
+// Close. It does not block. An extension of ours.
+func (ia *IA) Objects(kind HandleType) []Object {
+	if ia == nil || ia.gone() {
+		return nil
+	}
+	return ia.objects.live(kind)
+}
+
 // Address is the address that peers connect to.
 func (ia *IA) Address() netip.Addr {
 	if ia == nil {

@@ -4,6 +4,7 @@
 //	kdapl perf      latency and throughput of sends, RDMA writes and RDMA reads
 //	kdapl rping     the protocol of rdma-core's rping, as client or server
 //	kdapl ucmatose  the protocol of rdma-core's ucmatose, as client or server
+//	kdapl stat      the counters of a running process
 //	kdapl dat-conf  the lines of a dat.conf for C programs
 //	kdapl version   versions
 //
@@ -49,6 +50,7 @@ type commands struct {
 	Perf     perfCmd     `cmd:"" help:"Measure latency and throughput."`
 	RPing    rpingCmd    `cmd:"" name:"rping" help:"Read and write a buffer of the peer's, as rdma-core's rping."`
 	UCMatose ucmatoseCmd `cmd:"" name:"ucmatose" help:"Connect and exchange messages, as rdma-core's ucmatose."`
+	Stat     statCmd     `cmd:"" help:"Show the counters of a running process."`
 	DatConf  datConfCmd  `cmd:"" name:"dat-conf" help:"Print the lines of a dat.conf for C programs."`
 	Version  versionCmd  `cmd:"" help:"Show versions."`
 }

@@ -9,6 +9,7 @@ import (
 
 	"kdapl/cmd/kdapl/internal/perf"
 	"kdapl/dat"
+	"kdapl/stat"
 
 	"github.com/alecthomas/kong"
 )
@@ -24,6 +25,8 @@ type perfCmd struct {
 	Listen  string `xor:"role2" placeholder:"ADDR:PORT" help:"Where the server listens: an address, :PORT or both (default: the adapter's address, port ${port}). Means --server too."`
 	Connect string `xor:"role,role2" placeholder:"HOST:PORT" help:"Be a client: measure with the server there (port ${port} if none is given)."`
 	Memory  volume `default:"2GiB" placeholder:"SIZE" help:"Memory that a server gives to all of its clients (default: ${default})."`
+
+	Stat string `placeholder:"ADDRESS" help:"Export the counters, for kdapl stat: the path of a socket to make, or HOST:PORT."`
 
 	adapterFlags
 
@@ -143,6 +146,11 @@ func (c *perfCmd) pair(e env) (err error) {
 		defer func() { err = errors.Join(err, closeIA(ia)) }()
 		ias[i] = ia
 	}
+	stop, err := c.export(ias[:]...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	return c.show(e, ias[0], nil, func(memory int64) (measurement, error) {
 		var hosts [2]*perf.Host
 		for i, ia := range ias {
@@ -159,6 +167,18 @@ func (c *perfCmd) pair(e env) (err error) {
 			return perf.Measure(ctx, hosts[0], listener, s, c.Completion)
 		}, nil
 	})
+}
+
+// export exports the counters of IAs, if that is asked for.
+func (c *perfCmd) export(ias ...*dat.IA) (stop func() error, err error) {
+	if c.Stat == "" {
+		return func() error { return nil }, nil
+	}
+	x, err := stat.Serve(c.Stat, ias...)
+	if err != nil {
+		return nil, fmt.Errorf("--stat: %w", err)
+	}
+	return x.Close, nil
 }
 
 // measurement measures what a Spec says.

@@ -76,6 +76,11 @@ func (c *perfCmd) serve(e env, k *kong.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeIA(ia)) }()
+	stop, err := c.export(ia)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	log := newServerLog(e.stdout, c.JSON)
 	s, err := perf.NewServer(ia, uint64(port), int64(c.Memory), log.served)
 	if err != nil {
@@ -171,6 +176,11 @@ func (c *perfCmd) connect(e env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeIA(ia)) }()
+	stop, err := c.export(ia)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	return c.show(e, ia, &remote{netip.AddrPortFrom(addr, port)}, func(memory int64) (measurement, error) {
 		h, err := perf.NewHost(ia, memory)
 		return func(ctx context.Context, s perf.Spec) (perf.Result, error) {
