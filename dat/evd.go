@@ -54,47 +54,48 @@ type EVD struct {
 	helper  verbs.Progresser
 	memory  func(size int) ([]byte, func())
 	foreign *foreign.Consumer // nil if there is none
-	run     func()            // e.activate, stored so that starting it allocates nothing
+	// run is an activation, runLaunched one that begins with e.launch; stored so that starting them allocates nothing.
+	run, runLaunched func()
 	// guests are other IAs whose asynchronous events the EVD takes; their events name them by number.
 	guests atomic.Pointer[[]*IA]
 
-	// The rest is under the ring's lock.
+	// The rest is under the ring's lock. What an arrival and an activation look at is kept together: they are often on
+	// different processors.
 
 	up    upcalls
 	quiet bool // nobody is notified of events: no live policy, waiter or CNO
-	fn    UpcallFunc
+	// armed: the CQ will call pump for the next completion, or with armedNext unset for the next
+	// solicited one.
+	armed, armedNext bool
+	overflow         bool // an overflow was reported since the last event found room
+	disabled         bool // does not trigger the CNO
+	draining         int  // queues of EPs whose drained marks are awaited
+	watching         int  // EPs whose high watermarks are armed
+	fn               UpcallFunc
+	launch           launch
+	cno              *CNO
+	torn             chan struct{} // closed when no old activation runs; nil if nobody waits for that
 	// oldBelow: activations with a lower number, in order of their beginning, are older than the
 	// last teardown.
 	oldBelow uint64
-	torn     chan struct{} // closed when no old activation runs; nil if nobody waits for that
+	counters evdCounters
 
 	qlen     int // room for events that are not reserved
 	reserved int // room for DTO completions
 	others   positions
-	overflow bool // an overflow was reported since the last event found room
-
 	users    int // EPs, service points and IAs that feed the EVD
 	discs    disciplines
-	draining int // queues of EPs whose drained marks are awaited
-	watching int // EPs whose high watermarks are armed
-	// armed: the CQ will call pump for the next completion, or with armedNext unset for the next
-	// solicited one.
-	armed, armedNext bool
-	scratch          []verbs.Completion
-	releases         []func()
+	scratch  []verbs.Completion
+	releases []func()
 
-	waiter   waiter
-	cno      *CNO
-	disabled bool // does not trigger the CNO
-
-	counters evdCounters
+	waiter waiter
 }
 
 // evdCounters are the EVD's own counts, for Query.
 type evdCounters struct {
 	direct           uint64 // events that went from the CQ to a dequeuer without a slot
 	upcalls, refused uint64
-	starts, ends     uint64 // activations that have begun, and that have ended
+	starts, ends     uint64 // activations that have begun or were launched, and that have ended
 }
 
 // EVDCounters tell what happened at an EVD since it was created.
@@ -162,7 +163,7 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 		e.up.policy = UpcallDisable
 	}
 	e.discs.exact = ia.device.Attr().Can(verbs.CapSolicited)
-	e.run = e.activate
+	e.setRun()
 	e.waiter.wake = make(chan struct{}, 1)
 	if e.memory == nil {
 		e.memory = func(size int) ([]byte, func()) { return nil, nil }

@@ -24,7 +24,8 @@ type after struct {
 
 	appended, wasEmpty, notifying bool
 
-	start     int // activations to start
+	start     int  // activations to start
+	launched  bool // the one to start begins with EVD.launch
 	wake      bool
 	trigger   *CNO
 	torn      chan struct{} // to be closed
@@ -115,6 +116,9 @@ func (e *EVD) end(a *after) {
 	if e.foreign != nil {
 		e.share()
 	}
+	if a.start == 1 {
+		e.prepareLaunch(a)
+	}
 	a.ring.Unlock(a.n)
 	if explore.On {
 		explore.At(explore.Settle)
@@ -160,12 +164,15 @@ func (e *EVD) arrived(a *after) {
 
 // settle does what had to wait for the lock to be given up.
 func (e *EVD) settle(a *after) {
-	for ; a.start > 0; a.start-- {
+	for run := e.run; a.start > 0; a.start-- {
+		if a.launched {
+			run = e.runLaunched
+		}
 		if explore.On {
-			explore.Go(e.run)
+			explore.Go(run)
 			continue
 		}
-		go e.run()
+		go run()
 	}
 	if a.wake {
 		e.waiter.signal()

@@ -140,17 +140,46 @@ func (e *EVD) tearDown() {
 	e.oldBelow = e.counters.ends + uint64(e.up.running)
 }
 
+// launch is the first decision of an activation, made for it when it is started: to take the head of the queue.
+type launch struct {
+	ring       *evring.Ring
+	generation uint64
+	fn         UpcallFunc
+	number     uint64
+}
+
+// prepareLaunch makes the first step of the one activation that the section starts, if that is simple: under
+// SINGLE_INSTANCE, where none other is about and the head of the queue is what it takes. It saves the activation a
+// section; if anything changes until it takes the event, the generation does, and it asks then. The EVD is locked.
+func (e *EVD) prepareLaunch(a *after) {
+	if e.up.policy != UpcallSingleInstance || e.up.running != 1 || !e.up.pending || a.ring.Len()+a.n == 0 {
+		return
+	}
+	a.launched = true
+	e.launch = launch{a.ring, a.ring.Generation(), e.fn, e.counters.starts}
+	e.counters.starts++
+}
+
+func (e *EVD) setRun() {
+	e.run = func() { e.activate(false) }
+	e.runLaunched = func() { e.activate(true) }
+}
+
 // activate is an activation: a goroutine that calls the consumer up until the machine says stop.
 // Its name is how a stack is recognized that must not wait for upcalls.
 //
 //go:noinline
-func (e *EVD) activate() {
+func (e *EVD) activate(launched bool) {
 	var a after
-	var calls uint64
+	var calls, number uint64
 	ended := false
-	e.begin(&a)
-	number := e.counters.starts
-	e.counters.starts++
+	if launched {
+		number = e.launch.number // nobody writes it before this activation has ended
+	} else {
+		e.begin(&a)
+		number = e.counters.starts
+		e.counters.starts++
+	}
 	defer func() {
 		if !ended { // the consumer's function ended the goroutine, or panics
 			e.begin(&a)
@@ -158,6 +187,11 @@ func (e *EVD) activate() {
 			e.endActivation(&a, number)
 		}
 	}()
+	if launched {
+		l := &e.launch
+		e.callUp(l.ring, l.generation, l.fn, UpcallSingleInstance, &calls)
+		e.begin(&a)
+	}
 	for {
 		e.counters.upcalls += calls
 		calls = 0

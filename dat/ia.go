@@ -243,7 +243,7 @@ func (ia *IA) discardEVD() (*EVD, error) {
 	e.base = base{self: e, ia: ia, kind: HandleEVD}
 	e.memory = func(int) ([]byte, func()) { return nil, nil }
 	e.discs.exact = true // nobody is notified
-	e.run = e.activate
+	e.setRun()
 	e.waiter.wake = make(chan struct{}, 1)
 	ring, release, err := e.newRing(1, 0)
 	if err != nil {
