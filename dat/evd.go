@@ -525,10 +525,10 @@ func (e *EVD) destroy(a *after) {
 	e.cno = nil
 	e.publish(a)
 	a.ring.Freeze()
-	empty, _ := evring.New(evring.Alloc(1), 1, a.ring.Tail())
-	e.ring.Store(empty)
 	// A wait that began after the IA's close had aborted the one before, by ClearUnwaitable.
 	e.abortWait(a, e.errAborted())
+	empty, _ := evring.New(evring.Alloc(1), 1, a.ring.Tail())
+	e.ring.Store(empty) // from here on others can lock the EVD
 	a.ring.Unlock(0)
 	if a.wake {
 		e.waiter.signal()
