@@ -34,7 +34,7 @@ var layers = []struct {
 	{"docs/", nil},
 	{"examples/", []string{"registry", "dat"}},
 	{"docs", nil},
-	{"bench", []string{"dat", "device/", "internal/", "registry", "verbs"}},
+	{"bench", []string{"bench/internal/", "dat", "device/", "internal/", "registry", "verbs"}},
 	{"interop", []string{"dat", "device/", "internal/", "registry", "verbs"}},
 }
 

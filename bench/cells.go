@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -11,36 +11,60 @@ import (
 	"kdapl/dat"
 )
 
-// cells are the comparisons. The peers from C are nil where they cannot be built.
-func cells(p *peers) []cell {
-	own := func(f func(n int)) func(int) time.Duration {
-		return func(n int) time.Duration { return timed(n, f) }
+// singleCells are the comparisons within one process. Their peers are Go itself, or programs in C.
+func singleCells(set *settings) []func(*peers) cell {
+	own := func(n int, f func(n int), scale float64) runner {
+		return func() (sample, error) {
+			n := max(n/set.part, burst)
+			f(n/10 + 1)
+			return sample{value: float64(timed(n, f).Nanoseconds()) / float64(n) / scale}, nil
+		}
 	}
-	other := func(f func(n int)) func(int) (time.Duration, error) {
-		return func(n int) (time.Duration, error) { return timed(n, f), nil }
+	small := sync.OnceValue(func() *pair { return newPair(4096) })
+	big := sync.OnceValue(func() *pair { return newPair(2 << 20) })
+	send := func(p func() *pair, size int) func(int) {
+		return func(n int) { p().sendRecv(size)(n) }
 	}
-	small := newPair(4096)
-	big := newPair(2 << 20)
-	return []cell{
-		{name: "event/channel", ours: "PostSE + DequeueInto", peer: "the same event through a buffered channel", goal: 0.7,
-			n: 2_000_000, run: own(postDequeue), other: other(channelRound)},
-		{name: "event/libfabric", ours: "PostSE + DequeueInto", peer: "fi_eq_write + fi_eq_read", goal: 0.7,
-			n: 2_000_000, run: own(postDequeue), other: p.fabric("eq")},
-		{name: "event/producers-8", ours: "8 goroutines PostSE, one dequeues", peer: "the same over a channel", goal: 0.7,
-			n: 500_000, run: own(func(n int) { producers(n, 8) }), other: other(func(n int) { channelProducers(n, 8) })},
-		{name: "loop/send-64", ours: "64 B send + receive + both completions", peer: "libfabric shm to itself", goal: 0.7,
-			n: 300_000, run: own(small.sendRecv(64)), other: p.fabric("send", "64")},
-		{name: "loop/send-64Ki", ours: "64 KiB send + receive + both completions", peer: "libfabric shm to itself", goal: 0.7,
-			n: 20_000, run: own(big.sendRecv(64 << 10)), other: p.fabric("send", "65536")},
-		{name: "loop/write-8", ours: "8 B RDMA write + completion", peer: "libfabric shm write", goal: 0.1,
-			n: 500_000, run: own(small.write(8)), other: p.fabric("write", "8")},
-		{name: "loop/write-1Mi", ours: "1 MiB RDMA write + completion", peer: "copy", goal: 1 / 0.9,
-			n: 1000, run: own(big.write(1 << 20)), other: other(copies(1 << 20)), unit: "us", scale: 1000},
-		{name: "upcall/burst", ours: "an upcall, 4096 in a row", peer: "a dequeue, 4096 in a row",
-			n: 2_000_000, run: own(upcallBurst), other: other(dequeueBurst)},
-		{name: "upcall/first", ours: "event to upcall, the poster yields", peer: "start of a goroutine, likewise", goal: 2,
-			n: 200_000, run: own(firstUpcall), other: other(goroutineStart)},
+	write := func(p func() *pair, size int) func(int) {
+		return func(n int) { p().write(size)(n) }
 	}
+	simple := func(name, ours string, n int, f func(n int), scale float64, unit string, yard func(*peers) []peer) func(*peers) cell {
+		return func(p *peers) cell {
+			return cell{name: name, ours: ours, unit: unit, run: own(n, f, scale), peers: yard(p)}
+		}
+	}
+	other := func(what string, goal limit, n int, f func(n int), scale float64) func(*peers) []peer {
+		return func(*peers) []peer { return []peer{{what, goal, own(n, f, scale)}} }
+	}
+	fabric := func(what string, goal limit, n int, args ...string) func(*peers) []peer {
+		return func(p *peers) []peer { return []peer{{what, goal, p.fabric(n/set.part, args...)}} }
+	}
+	all := []func(*peers) cell{
+		simple("event/channel", "PostSE + DequeueInto", 2_000_000, postDequeue, 1, "ns",
+			other("the same event through a buffered channel", atMost(0.7), 2_000_000, channelRound, 1)),
+		simple("event/libfabric", "PostSE + DequeueInto", 2_000_000, postDequeue, 1, "ns",
+			fabric("fi_eq_write + fi_eq_read", atMost(0.45), 2_000_000, "eq")),
+		simple("loop/send-8", "8 B send + receive + both completions", 300_000, send(small, 8), 1, "ns",
+			fabric("libfabric shm to itself", atMost(0.7), 300_000, "send", "8")),
+		simple("loop/send-64", "64 B send + receive + both completions", 300_000, send(small, 64), 1, "ns",
+			fabric("libfabric shm to itself", atMost(0.7), 300_000, "send", "64")),
+		simple("loop/send-64Ki", "64 KiB send + receive + both completions", 20_000, send(big, 64<<10), 1, "ns",
+			fabric("libfabric shm to itself", atMost(0.7), 20_000, "send", "65536")),
+		simple("loop/write-8", "8 B RDMA write + completion", 500_000, write(small, 8), 1, "ns",
+			fabric("libfabric shm write", atMost(0.1), 500_000, "write", "8")),
+		simple("loop/write-1Mi", "1 MiB RDMA write + completion", 1000, write(big, 1<<20), 1000, "us",
+			other("copy", atMost(1/0.9), 1000, copies(1<<20), 1000)),
+		simple("upcall/burst", "an upcall, 4096 in a row", 2_000_000, upcallBurst, 1, "ns",
+			other("a dequeue, 4096 in a row", limit{}, 2_000_000, dequeueBurst, 1)),
+		simple("upcall/first", "event to upcall, the poster yields", 200_000, firstUpcall, 1, "ns",
+			other("start of a goroutine, likewise", atMost(2), 200_000, goroutineStart, 1)),
+	}
+	for _, k := range []int{1, 8, 64} {
+		all = append(all, simple(fmt.Sprintf("event/producers-%d", k), fmt.Sprintf("%d goroutines PostSE, one dequeues", k), 500_000,
+			func(n int) { producers(n, k) }, 1, "ns",
+			other("the same over a channel", atMost(0.7), 500_000, func(n int) { channelProducers(n, k) }, 1)))
+	}
+	return all
 }
 
 // timed tells how long f took, after a collection that is not its fault.
@@ -183,5 +207,3 @@ func copies(size int) func(n int) {
 		}
 	}
 }
-
-var errNoPeer = errors.New("left out: needs a C compiler and libfabric's headers (Debian: gcc, libfabric-dev)")

@@ -2,41 +2,87 @@ package main
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
-//go:embed peers/fabric.c
-var fabricSource []byte
+var (
+	//go:embed peers/fabric.c
+	fabricSource []byte
+	//go:embed peers/fitcp.c
+	fitcpSource []byte
+	//go:embed peers/sockets.c
+	socketsSource []byte
+)
 
 // peers are the yardsticks in C, built into a folder of their own.
 type peers struct {
-	dir string
-	ok  bool
+	dir                        string
+	fabricOK, socketsOK, ucxOK bool
 }
 
+var (
+	errNoFabric  = errors.New("left out: needs a C compiler and libfabric's headers (Debian: gcc, libfabric-dev)")
+	errNoUCX     = errors.New("left out: needs ucx_perftest (Debian: ucx-utils)")
+	errNoSockets = errors.New("left out: needs a C compiler (Debian: gcc)")
+)
+
+// packages are what the peers need, on Debian.
+var packages = []string{"gcc", "libc6-dev", "libfabric-dev", "ucx-utils"}
+
 // buildPeers compiles what can be compiled here.
-func buildPeers() *peers {
+func buildPeers(install bool) *peers {
 	p := &peers{}
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return p
 	}
 	p.dir = dir
-	source := filepath.Join(dir, "fabric.c")
-	if os.WriteFile(source, fabricSource, 0o600) != nil {
-		return p
-	}
-	out, err := exec.Command("cc", "-O2", "-o", filepath.Join(dir, "fabric"), source, "-lfabric").CombinedOutput()
-	if p.ok = err == nil; !p.ok {
-		fmt.Fprintf(os.Stderr, "bench: no libfabric: %v: %s\n", err, strings.SplitN(string(out), "\n", 2)[0])
+	for try := range 2 {
+		p.fabricOK = p.build("fabric", fabricSource, "-lfabric") && p.build("fitcp", fitcpSource, "-lfabric")
+		p.socketsOK = p.build("sockets", socketsSource)
+		_, err = exec.LookPath("ucx_perftest")
+		p.ucxOK = err == nil
+		if p.fabricOK && p.socketsOK && p.ucxOK || !install || try > 0 || !installPackages() {
+			break
+		}
 	}
 	return p
+}
+
+// installPackages installs what is missing, if this is root on a Debian.
+func installPackages() bool {
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Getuid() != 0 {
+		return false
+	}
+	for _, args := range [][]string{{"update", "-q"}, append([]string{"install", "-qy", "--no-install-recommends"}, packages...)} {
+		cmd := exec.Command("apt-get", args...)
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if err := cmd.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: apt-get:", err)
+			return false
+		}
+	}
+	return true
+}
+
+func (p *peers) build(name string, source []byte, libs ...string) bool {
+	file := filepath.Join(p.dir, name+".c")
+	if os.WriteFile(file, source, 0o600) != nil {
+		return false
+	}
+	args := append([]string{"-O2", "-o", filepath.Join(p.dir, name), file}, libs...)
+	out, err := exec.Command("cc", args...).CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: no %s: %v: %s\n", name, err, strings.SplitN(string(out), "\n", 2)[0])
+	}
+	return err == nil
 }
 
 func (p *peers) remove() {
@@ -45,19 +91,33 @@ func (p *peers) remove() {
 	}
 }
 
-// fabric returns a yardstick of the C program: n rounds of what the arguments say.
-func (p *peers) fabric(args ...string) func(n int) (time.Duration, error) {
-	return func(n int) (time.Duration, error) {
-		if !p.ok {
-			return 0, errNoPeer
+// fabric is a yardstick in one process: n rounds of what the arguments say.
+func (p *peers) fabric(n int, args ...string) runner {
+	return func() (sample, error) {
+		if !p.fabricOK {
+			return sample{}, errNoFabric
 		}
 		cmd := exec.Command(filepath.Join(p.dir, "fabric"), append(args, strconv.Itoa(n))...)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		if err != nil {
-			return 0, fmt.Errorf("libfabric %v: %w", args, err)
+			return sample{}, fmt.Errorf("libfabric %v: %w", args, err)
 		}
 		ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		return time.Duration(ns * float64(n)), err
+		return sample{value: ns}, err
 	}
+}
+
+// sockets sets up n connections of plain C.
+func (p *peers) sockets(set *settings, n int) runner {
+	return set.watched(func() (sample, error) {
+		if !p.socketsOK {
+			return sample{}, errNoSockets
+		}
+		cmd := exec.Command(filepath.Join(p.dir, "sockets"), strconv.Itoa(n))
+		cmd.Env = set.environment()
+		var y yardstick
+		err := output(cmd, set.first, &y)
+		return sample{value: y.Rate}, err
+	})
 }
