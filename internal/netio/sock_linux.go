@@ -21,7 +21,8 @@ import (
 // the direction while they do, and are used for waiting alone.
 //
 // sendmsg and recvmsg do the work of writev and readv here, for their flags: no SIGPIPE, and no
-// blocking even if somebody made the socket a blocking one through a duplicate.
+// blocking even if somebody made the socket a blocking one through a duplicate. A single piece goes
+// by sendto and recvfrom, for which the kernel has less to copy in and to check.
 type sockConn struct {
 	tc            *net.TCPConn
 	raw           syscall.RawConn
@@ -53,6 +54,7 @@ func newSockConn(tc *net.TCPConn) (*sockConn, error) {
 // vectored is the argument and the result of one direction's system call. It lives in the
 // connection, with its func value, so that a call allocates nothing.
 type vectored struct {
+	one   unsafe.Pointer // the only piece of n bytes; nil if iov has them
 	hdr   unix.Msghdr
 	iov   []unix.Iovec // empty between calls; its capacity stays
 	n     int
@@ -65,6 +67,11 @@ const maxIovecs = 1024
 
 // load points the call at bufs, at most maxIovecs of them, and reports whether they hold a byte.
 func (v *vectored) load(bufs [][]byte) bool {
+	if len(bufs) == 1 {
+		b := bufs[0]
+		v.one, v.n = unsafe.Pointer(unsafe.SliceData(b)), len(b)
+		return len(b) > 0
+	}
 	for _, b := range bufs {
 		if len(b) == 0 {
 			continue
@@ -86,17 +93,33 @@ func (v *vectored) load(bufs [][]byte) bool {
 
 // unload forgets the caller's memory.
 func (v *vectored) unload() {
+	if v.one != nil {
+		v.one = nil
+		return
+	}
 	v.hdr.Iov = nil
 	clear(v.iov)
 	v.iov = v.iov[:0]
 }
 
-func (v *vectored) recv(fd uintptr) { v.msg(unix.SYS_RECVMSG, fd, unix.MSG_DONTWAIT) }
-func (v *vectored) send(fd uintptr) { v.msg(unix.SYS_SENDMSG, fd, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
+func (v *vectored) recv(fd uintptr) {
+	v.move(unix.SYS_RECVFROM, unix.SYS_RECVMSG, fd, unix.MSG_DONTWAIT)
+}
 
-func (v *vectored) msg(trap, fd, flags uintptr) {
+func (v *vectored) send(fd uintptr) {
+	v.move(unix.SYS_SENDTO, unix.SYS_SENDMSG, fd, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+}
+
+// move makes the call for one piece, or that for several.
+func (v *vectored) move(one, several, fd, flags uintptr) {
 	for {
-		n, _, errno := unix.RawSyscall(trap, fd, uintptr(unsafe.Pointer(&v.hdr)), flags)
+		var n uintptr
+		var errno syscall.Errno
+		if v.one != nil {
+			n, _, errno = unix.RawSyscall6(one, fd, uintptr(v.one), uintptr(v.n), flags, 0, 0)
+		} else {
+			n, _, errno = unix.RawSyscall(several, fd, uintptr(unsafe.Pointer(&v.hdr)), flags)
+		}
 		if errno == unix.EINTR {
 			continue
 		}
