@@ -2,7 +2,8 @@ package mpa
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+
+	"kdapl/device/iwarp/internal/crc32c"
 )
 
 // Sizes of an FPDU's parts (RFC 5044 section 4.1).
@@ -34,13 +35,11 @@ func MULPDU(emss int, markers bool) int {
 	return min(max(n, MinMULPDU), MaxULPDU)
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // UpdateCRC continues a CRC32c over p; the CRC of nothing is 0. It may be used
 // piece by piece over an FPDU from ULPDU_Length (or the marker before it) to the
 // last pad byte (section 4.4). The array under p must not be on the caller's stack:
 // it would be moved to the heap.
-func UpdateCRC(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
+func UpdateCRC(crc uint32, p []byte) uint32 { return crc32c.Update(crc, p) }
 
 // AppendCRC appends a CRC as it stands on the wire: least significant byte first,
 // unlike every other field, as in iSCSI's digests (section 4.4).
