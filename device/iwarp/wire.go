@@ -68,7 +68,7 @@ func (w *wire) Posted(*softnic.Lane) {}
 
 const (
 	// fullBatch is how much is gathered before the poster sends it itself.
-	fullBatch = 8 << 10
+	fullBatch = 32 << 10
 	// postRounds bounds how long a poster goes on sending.
 	postRounds = 8
 )
