@@ -69,7 +69,7 @@ const (
 	defaultTick     = 2 * time.Millisecond
 	defaultHalfOpen = 1024
 	defaultBacklog  = 128
-	defaultSpin     = 64
+	defaultSpin     = 192
 )
 
 // complete fills in the defaults.
