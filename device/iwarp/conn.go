@@ -42,6 +42,7 @@ type conn struct {
 	inputs  atomic.Uint64 // how often input came
 	on      [2]bool
 	driven  atomic.Bool // it is on a list
+	lively  atomic.Bool // a poller has found something to do, lately
 	feeds   [2]*feed
 	polled  [2]uint64 // the feeds' polls when last looked at
 	armings [2]uint64 // the feeds' armings when last looked at

@@ -13,6 +13,8 @@ import (
 const (
 	// maxListed is how many connections the polling of one CQ drives; the others have a waiter each.
 	maxListed = 16
+	// thinning is after how many rounds of a full list those leave it that had nothing meanwhile.
+	thinning = 1024
 	// emptyYield is after how many fruitless rounds a poller lets others run.
 	emptyYield = 16
 )
@@ -52,10 +54,17 @@ func (f *feed) Progress() bool {
 	}
 	f.polls.Store(f.polls.Load() + 1)
 	moved := false
-	for _, c := range *f.listed.Load() {
+	listed := *f.listed.Load()
+	for _, c := range listed {
 		if c.progress() {
 			moved = true
+			if !c.lively.Load() {
+				c.lively.Store(true)
+			}
 		}
+	}
+	if len(listed) == maxListed && f.polls.Load()%thinning == 0 {
+		f.thin(listed)
 	}
 	if moved {
 		f.empty = 0
@@ -64,6 +73,15 @@ func (f *feed) Progress() bool {
 	}
 	f.busy.Store(false)
 	return moved
+}
+
+// thin makes room on a full list for connections that have more to do.
+func (f *feed) thin(listed []*conn) {
+	for _, c := range listed {
+		if !c.lively.Swap(false) {
+			c.watch()
+		}
+	}
 }
 
 // Armed implements [softnic.Feed].
