@@ -300,6 +300,10 @@ func (c *conn) list() bool {
 
 // waiter waits for input on a small stack and hands over to a receiver.
 func (c *conn) waiter() {
+	if c.rx.take() { // a poller has left it, and may have left its buffer
+		c.rx.trim()
+		c.rx.give()
+	}
 	for {
 		c.nc.WaitReadable() // its error is found again by the read
 		if c.rx.take() {
