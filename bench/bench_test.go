@@ -23,6 +23,19 @@ func BenchmarkDequeueBurst(b *testing.B)       { each(b, dequeueBurst) }
 func BenchmarkFirstUpcall(b *testing.B)        { each(b, firstUpcall) }
 func BenchmarkGoroutineStart(b *testing.B)     { each(b, goroutineStart) }
 
+// Over iWARP, both ends in this process.
+func BenchmarkPingPong8(b *testing.B) {
+	p := iwarpPair(4096)
+	defer p.close()
+	each(b, p.pingPong(8))
+}
+
+func BenchmarkWrites64(b *testing.B) {
+	p := iwarpPair(4096)
+	defer p.close()
+	each(b, p.writes(64, 64))
+}
+
 func TestMedian(t *testing.T) {
 	for want, v := range map[float64][]float64{2: {3, 1, 2}, 2.5: {4, 1, 2, 3}} {
 		if got := median(v); got != want {

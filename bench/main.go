@@ -24,6 +24,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"strings"
@@ -82,10 +83,19 @@ func main() {
 	first := flag.Bool("first", false, "give the measured processes precedence over all others (needs root)")
 	retries := flag.Int("retries", 2, "how often a run is repeated that others disturbed")
 	profile := flag.String("profile", "", "folder for processor profiles of both ends of cells with two processes")
+	md := flag.Bool("markdown", false, "write the table of the reports that are named as arguments, and measure nothing")
 	eps := flag.Int("eps", 0, "measure set-up, memory and tear-down of this many connected pairs, and nothing else")
 	flag.Parse()
 	if *eps > 0 {
 		endPoints(*eps)
+		return
+	}
+	if *md {
+		fatal(markdown(os.Stdout, flag.Args()))
+		return
+	}
+	if *first && os.Getenv(inFront) == "" {
+		goFirst()
 		return
 	}
 	match, err := regexp.Compile(*filter)
@@ -134,6 +144,20 @@ func main() {
 			fatal(err)
 		}
 	}
+}
+
+// inFront is set in the environment of the process that goes before others.
+const inFront = "KDAPL_BENCH_FIRST"
+
+// goFirst runs the command again with precedence, as the cells within one process need it.
+func goFirst() {
+	self, err := os.Executable()
+	fatal(err)
+	cmd := exec.Command(self, os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), inFront+"=1")
+	fatal(startFirst(true, cmd))
+	fatal(cmd.Wait())
 }
 
 // measure runs the pairs of a cell.

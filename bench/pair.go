@@ -46,8 +46,8 @@ type side struct {
 // pair is two connected sides over loop.
 type pair struct{ a, b side }
 
-func newSide(size int) side {
-	s := side{ia: get(registry.Open("loop0"))}
+func newSide(adapter string, size int) side {
+	s := side{ia: get(registry.Open(adapter))}
 	s.pz = get(s.ia.NewPZ())
 	s.evd = get(s.ia.NewEVD(dat.EVDConfig{MinLen: 16, Streams: dat.StreamDTO | dat.StreamConnection | dat.StreamConnectionRequest}))
 	s.lmr = get(s.pz.NewLMR(dat.LMRConfig{Length: size, Priv: dat.PrivAll}))
@@ -59,7 +59,14 @@ func (s *side) endPoint() *dat.EP {
 }
 
 func newPair(size int) *pair {
-	p := &pair{newSide(size), newSide(size)}
+	return pairOn("loop0", size)
+}
+
+// iwarpPair is two connected sides over iWARP, in this process.
+func iwarpPair(size int) *pair { return pairOn("iwarp0", size) }
+
+func pairOn(adapter string, size int) *pair {
+	p := &pair{newSide(adapter, size), newSide(adapter, size)}
 	psp := get(p.b.ia.NewPSP(dat.PSPConfig{EVD: p.b.evd}))
 	p.a.ep, p.b.ep = p.connect(psp)
 	return p
@@ -120,6 +127,67 @@ func (p *pair) write(size int) func(n int) {
 	}
 }
 
+// close ends the connection and both adapters' instances.
+func (p *pair) close() {
+	for _, s := range []*side{&p.a, &p.b} {
+		fatal(s.ia.Close(context.Background(), dat.CloseAbrupt))
+	}
+}
+
+// pingPong is a message there and one back, each side in a goroutine of its own.
+func (p *pair) pingPong(size int) func(n int) {
+	return func(n int) {
+		fatal(p.a.ep.PostRecv(1, 0, p.a.lmr.Triplet(0, size)))
+		fatal(p.b.ep.PostRecv(1, 0, p.b.lmr.Triplet(0, size)))
+		done := make(chan struct{})
+		go func() {
+			p.b.volley(size, n, false)
+			close(done)
+		}()
+		p.a.volley(size, n, true)
+		<-done
+	}
+}
+
+// volley is one side of that. It leaves no receive posted.
+func (s *side) volley(size, n int, first bool) {
+	for i := range n {
+		if first {
+			fatal(s.ep.PostSend(2, 0, s.lmr.Triplet(0, size)))
+			s.take()
+		}
+		s.take()
+		if i < n-1 {
+			fatal(s.ep.PostRecv(1, 0, s.lmr.Triplet(0, size)))
+		}
+		if !first {
+			fatal(s.ep.PostSend(2, 0, s.lmr.Triplet(0, size)))
+			s.take()
+		}
+	}
+}
+
+// writes posts lists of RDMA writes and takes their completions; n counts lists.
+func (p *pair) writes(size, list int) func(n int) {
+	requests := make([]dat.Request, list)
+	for i := range requests {
+		requests[i] = dat.Request{Op: dat.OpRDMAWrite, Remote: p.b.lmr.RMRTriplet(0, size), Local: []dat.LMRTriplet{p.a.lmr.Triplet(0, size)}}
+	}
+	return func(n int) {
+		for range n {
+			for todo := requests; len(todo) > 0; {
+				k, err := p.a.ep.Post(todo)
+				if todo = todo[k:]; err != nil && err != dat.ErrPostFull {
+					fatal(err)
+				}
+				for range k {
+					p.a.take()
+				}
+			}
+		}
+	}
+}
+
 // endPoints connects many pairs in one process and tells what they cost.
 func endPoints(count int) {
 	p := newPair(4096)
@@ -165,14 +233,4 @@ func resident() int {
 	}
 	pages, _ := strconv.Atoi(strings.Fields(string(b))[1])
 	return pages * os.Getpagesize() / 1024
-}
-
-// load is the machine's load average; 0 where the system does not tell.
-func load() float64 {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
-	}
-	f, _ := strconv.ParseFloat(strings.Fields(string(b))[0], 64)
-	return f
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 )
@@ -153,4 +155,55 @@ func table(out io.Writer, results []result) {
 		}
 	}
 	w.Flush()
+}
+
+// markdown writes the table of reports that were written with -json, for docs/performance.md.
+func markdown(out io.Writer, files []string) error {
+	fmt.Fprintln(out, "| cell | ours | peer | ours/peer | min–max | goal | | pairs | CPU ours/peer |\n|---|---|---|---|---|---|---|---|---|")
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		var rep report
+		if err := json.Unmarshal(b, &rep); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for i := range rep.Results {
+			rep.Results[i].markdown(out)
+		}
+	}
+	return nil
+}
+
+func (r *result) markdown(out io.Writer) {
+	if r.Note != "" {
+		return
+	}
+	at, clean := r.quiet()
+	pairs := fmt.Sprint(len(at))
+	if !clean {
+		pairs = "~" + pairs
+	}
+	if len(r.Peers) == 0 {
+		fmt.Fprintf(out, "| %s: %s | %.4g %s | | | | | | %s | |\n", r.Name, r.Ours, r.middle(r.Values), r.Unit, pairs)
+	}
+	for k := range r.Peers {
+		p := &r.Peers[k]
+		if p.Note != "" {
+			continue
+		}
+		verdict, cpu := "", ""
+		if p.Goal != (limit{}) {
+			verdict = "met"
+		}
+		if p.Goal.missed(p.Ratio) {
+			verdict = "missed"
+		}
+		if len(r.CPU) > 0 && len(p.CPU) > 0 {
+			cpu = fmt.Sprintf("%.3g / %.3g", r.middle(r.CPU), r.middle(p.CPU))
+		}
+		fmt.Fprintf(out, "| %s: %s | %.4g %s | %s %.4g | %.3g | %.3g–%.3g | %v | %s | %s | %s |\n",
+			r.Name, r.Ours, r.middle(r.Values), r.Unit, p.Name, r.middle(p.Values), p.Ratio, p.Low, p.High, p.Goal, verdict, pairs, cpu)
+	}
 }

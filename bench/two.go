@@ -141,7 +141,11 @@ func (set *settings) runEnds(spec ends.Spec) (*ends.Result, *ends.Result, error)
 	if err := set.start(1, server); err != nil {
 		return nil, nil, err
 	}
-	stop := time.AfterFunc(patience, func() { server.Process.Kill() })
+	limit := patience
+	if spec.Mode == "conn" || spec.Mode == "grow" {
+		limit += time.Duration(max(spec.Size, spec.Conns)) * 20 * time.Millisecond
+	}
+	stop := time.AfterFunc(limit, func() { server.Process.Kill() })
 	defer stop.Stop()
 	lines := bufio.NewReader(pipe)
 	peer, err := lines.ReadBytes('\n')
@@ -154,7 +158,7 @@ func (set *settings) runEnds(spec ends.Spec) (*ends.Result, *ends.Result, error)
 	client.Stdout = &said
 	err = set.start(0, client)
 	if err == nil {
-		stop := time.AfterFunc(patience, func() { client.Process.Kill() })
+		stop := time.AfterFunc(limit, func() { client.Process.Kill() })
 		defer stop.Stop()
 		err = client.Wait()
 	}

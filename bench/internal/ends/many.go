@@ -136,6 +136,7 @@ func perConnection(before, heapBefore float64, n int) (kib, heap float64) {
 
 // memory is the resident memory in KiB, after a collection, and what of the Go heap and stacks is in use.
 func memory() (kib, heap float64) {
+	runtime.GC() // what pools hold goes with the second
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
