@@ -30,7 +30,8 @@ type Conn struct {
 	err       error // what ended this end, an *netio.Error
 	resetDue  bool
 	resetAt   time.Time
-	blocked   bool // a write found the window full, and nothing has been read since
+	probeAt   time.Time // when a keepalive probe to a machine that has forgotten the connection is answered
+	blocked   bool      // a write found the window full, and nothing has been read since
 	blockedAt time.Time
 }
 
@@ -275,6 +276,9 @@ func (e *Conn) forget() {
 		return
 	}
 	e.closed, e.forgotten = true, true
+	if peer := e.p.ends[1-e.side]; peer.keepAlive > 0 && !peer.dead() {
+		peer.probeAt = time.Now().Add(peer.keepAlive)
+	}
 	e.p.dirs[e.side].drop()
 	e.p.dirs[1-e.side].purge()
 	e.p.openAll()

@@ -60,7 +60,7 @@ func (h *Host) Crash() {
 }
 
 // Reboot makes the host forget every listener and connection without a word. The other ends are
-// half open: they find out when they send, and are answered with a reset.
+// half open: they find out when they send, or by a keepalive probe, and are answered with a reset.
 func (h *Host) Reboot() {
 	listeners, ends := h.all()
 	for _, e := range ends {

@@ -400,6 +400,26 @@ func TestRebootLeavesHalfOpenConnections(t *testing.T) {
 	})
 }
 
+func TestKeepAliveFindsARebootedPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := twoHosts(Plan{})
+		a.KeepAlive = time.Minute
+		c, _ := connect(t, a, b, addrB)
+		b.Reboot()
+		start := time.Now()
+		if err := c.WaitReadable(); err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(start); d != time.Minute {
+			t.Errorf("after %v", d)
+		}
+		wantErr(t, "probed", readErr(t, c.(*Conn)), netio.ErrReset)
+		if left := n.Conns(); len(left) != 0 {
+			t.Errorf("%d connections left", len(left))
+		}
+	})
+}
+
 func TestNetworkForgetsWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := twoHosts(Plan{Up: Stream{Latency: time.Millisecond}})

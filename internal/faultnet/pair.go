@@ -62,6 +62,9 @@ func (p *pair) due() (what transition, side int, at time.Time) {
 		if e.resetDue && !p.dark {
 			consider(resets, i, e.resetAt)
 		}
+		if !e.probeAt.IsZero() && !p.dark {
+			consider(resets, i, e.probeAt)
+		}
 		if t := p.patience(i); !t.IsZero() {
 			consider(givesUp, i, t)
 		}
