@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +60,7 @@ func TestCProgramsWithAddressSanitizer(t *testing.T) {
 		t.Skip("the library is built once more for it")
 	}
 	conf := library(t, "-asan")
-	for _, program := range []string{"events", "data"} {
+	for _, program := range []string{"events", "data", "conn", "threads"} {
 		bin := compile(t, program, "-fsanitize=address")
 		for _, ia := range []string{"loop", "iwarp"} {
 			t.Run(program+"/"+ia, func(t *testing.T) { passes(t, conf, bin, ia) })
@@ -104,6 +106,8 @@ func TestCPrograms(t *testing.T) {
 	}{
 		{"events", [][]string{{"loop"}, {"iwarp"}}},
 		{"data", [][]string{{"loop"}, {"iwarp"}}},
+		{"conn", [][]string{{"loop"}, {"iwarp"}}},
+		{"threads", [][]string{{"loop"}}},
 		{"open", [][]string{{"loop", "iwarp"}, {"iwarp", "loop"}}},
 	} {
 		bin := compile(t, c.program)
@@ -121,5 +125,77 @@ func TestCostBesideAProviderInC(t *testing.T) {
 	t.Log("\n" + out)
 	if !strings.HasSuffix(out, "PASS\n") {
 		t.Error("did not finish")
+	}
+}
+
+// TestLibraryInManyProcesses starts the library, and ends it, with everything that it does at the beginning and the end.
+func TestLibraryInManyProcesses(t *testing.T) {
+	conf, bin := library(t), compile(t, "open")
+	n := 200
+	if testing.Short() {
+		n = 20
+	}
+	for range n {
+		passes(t, conf, bin, "iwarp", "loop", "1")
+	}
+}
+
+// TestPeerThatIsKilled kills either side of a connection; the other sees the end as it should.
+func TestPeerThatIsKilled(t *testing.T) {
+	conf, bin := library(t), compile(t, "peer")
+	for i, victim := range []string{"client", "server"} {
+		t.Run(victim, func(t *testing.T) {
+			qual := strconv.Itoa(47310 + i)
+			server := begin(t, conf, bin, "iwarp", qual, "server")
+			server.says(t, "listening")
+			client := begin(t, conf, bin, "iwarp", qual, "client", "127.0.0.1")
+			client.says(t, "connected")
+			server.says(t, "connected")
+			dies, lives := client, server
+			if victim == "server" {
+				dies, lives = server, client
+			}
+			if err := dies.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			lives.says(t, "PASS")
+			if err := lives.cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// program is one that runs beside the test.
+type program struct {
+	cmd   *exec.Cmd
+	lines *bufio.Scanner
+	err   *strings.Builder
+}
+
+func begin(t *testing.T, conf, bin string, args ...string) *program {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	p := &program{cmd: exec.CommandContext(ctx, bin, args...), err: new(strings.Builder)}
+	p.cmd.Env = append(os.Environ(), "DAT_OVERRIDE="+conf)
+	p.cmd.Stderr = p.err
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.lines = bufio.NewScanner(out)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// says waits for the next line.
+func (p *program) says(t *testing.T, want string) {
+	t.Helper()
+	if !p.lines.Scan() || p.lines.Text() != want {
+		err := p.cmd.Wait()
+		t.Fatalf("%q, want %q; %v: %s", p.lines.Text(), want, err, p.err)
 	}
 }

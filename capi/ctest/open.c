@@ -1,5 +1,5 @@
-// IAs opened and closed a thousand times, two adapters at once, and the whole life of a connection again and again: no descriptor
-// and no address space is left behind.
+// IAs opened and closed again and again, which loads and unloads the library each time, two adapters at once, the whole life of
+// a connection, and as many IAs at once: no descriptor is left behind. usage: open IA OTHER [TIMES]
 #include "ctest.h"
 
 #include <dirent.h>
@@ -17,12 +17,13 @@ static int descriptors(void)
 
 int main(int argc, char **argv)
 {
+	static DAT_IA_HANDLE many[1000];
 	DAT_IA_HANDLE other;
 	DAT_EVD_HANDLE other_async;
-	int i, before = 0;
+	int i, before = 0, times = argc > 3 ? atoi(argv[3]) : 1000;
 
-	CHECK(argc == 3);
-	for (i = 0; i < 1000; i++) {
+	CHECK(argc >= 3 && times <= 1000);
+	for (i = 0; i < times; i++) {
 		open_ia(argv[1]);
 		other_async = DAT_HANDLE_NULL;
 		OK(dat_ia_open(argv[2], 8, &other_async, &other));
@@ -31,10 +32,17 @@ int main(int argc, char **argv)
 			connect_pair();
 		OK(dat_ia_close(other, DAT_CLOSE_GRACEFUL_FLAG));
 		close_ia();
-		if (i == 100)
+		if (i == times / 10)
 			before = descriptors();
 	}
 	CHECK(descriptors() <= before + 4); // sockets of the last connections may linger
+	for (i = 0; i < times; i++) {
+		other_async = DAT_HANDLE_NULL;
+		OK(dat_ia_open(argv[1 + i % 2], 8, &other_async, &many[i]));
+	}
+	for (i = 0; i < times; i++)
+		OK(dat_ia_close(many[i], DAT_CLOSE_GRACEFUL_FLAG));
+	CHECK(descriptors() <= before + 4);
 	puts("PASS");
 	return 0;
 }
