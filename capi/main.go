@@ -10,6 +10,9 @@
 //
 // # How C and Go share the work
 //
+// Dequeue, software events and the sleep of waits are C (queue.c), on the rings of the EVDs, which lie in memory of
+// C's and are shared with package dat; see package internal/foreign.
+//
 // The provider table (table.c) is C. Its entries take the unions of DAT apart, which cgo cannot, and
 // call Go functions named kd…, one for each call of DAT; these check handles, convert arguments, and
 // call package dat.
