@@ -132,6 +132,15 @@ static int still(const kd_control *c)
 	return !(c->flags & KD_HAS_CQ) || (serial && load(serial) == seen);
 }
 
+// help_due reports that it is time to help the adapter along. The count need not be exact.
+static int help_due(kd_control *c)
+{
+	uint32_t n = __atomic_load_n(&c->empty, __ATOMIC_RELAXED) + 1;
+
+	__atomic_store_n(&c->empty, n, __ATOMIC_RELAXED);
+	return n % HELP_EVERY == 0;
+}
+
 DAT_RETURN kd_evd_dequeue(DAT_EVD_HANDLE evd, DAT_EVENT *ev)
 {
 	kd_control *c = control_of(evd, DAT_HANDLE_TYPE_EVD);
@@ -145,7 +154,7 @@ DAT_RETURN kd_evd_dequeue(DAT_EVD_HANDLE evd, DAT_EVENT *ev)
 			return DAT_SUCCESS;
 		case EMPTY:
 			// The type without the bit for errors, since programs compare with that.
-			if (quiet && !(c->flags & KD_HELP && ++c->empty % HELP_EVERY == 0))
+			if (quiet && !(c->flags & KD_HELP && help_due(c)))
 				return DAT_QUEUE_EMPTY;
 			break;
 		case FOR_GO:

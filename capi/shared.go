@@ -24,10 +24,15 @@ import (
 type recycler struct {
 	mu   sync.Mutex
 	free map[int][]unsafe.Pointer
+	slab []byte // small blocks are cut from it
 }
 
-// resting is how many freed blocks of a size wait before the first of them is used again.
-const resting = 16
+const (
+	// resting is how many freed blocks of a size wait before the first of them is used again.
+	resting = 16
+	// slabSize is the piece of memory for blocks of at most smallBlock bytes, which begin at multiples of blockAlign.
+	slabSize, smallBlock, blockAlign = 64 << 10, 4 << 10, 64
+)
 
 var memory = recycler{free: map[int][]unsafe.Pointer{}}
 
@@ -43,14 +48,31 @@ func (r *recycler) get(size int) unsafe.Pointer {
 // take returns memory with what was last in it.
 func (r *recycler) take(size int) unsafe.Pointer {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	list := r.free[size]
 	if len(list) <= resting {
-		r.mu.Unlock()
-		return C.kd_map(C.size_t(size))
+		return r.fresh(size)
 	}
 	p := list[0]
 	r.free[size] = slices.Delete(list, 0, 1)
-	r.mu.Unlock()
+	return p
+}
+
+// fresh returns memory that was never used. mu is held.
+func (r *recycler) fresh(size int) unsafe.Pointer {
+	if size > smallBlock {
+		return C.kd_map(C.size_t(size))
+	}
+	size = (size + blockAlign - 1) &^ (blockAlign - 1)
+	if len(r.slab) < size {
+		p := C.kd_map(slabSize)
+		if p == nil {
+			return nil
+		}
+		r.slab = unsafe.Slice((*byte)(p), slabSize)
+	}
+	p := unsafe.Pointer(unsafe.SliceData(r.slab))
+	r.slab = r.slab[size:]
 	return p
 }
 
