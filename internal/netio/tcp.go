@@ -77,6 +77,20 @@ func (n *TCP) control(_, _ string, raw syscall.RawConn) error {
 	return err
 }
 
+// dialControl is control for a socket that connects. Its port, which the system picks, may be listened at while the connection is
+// there, and while TCP remembers it: otherwise a service point could not be made at a qualifier that happens to be the
+// port of a connection.
+func (n *TCP) dialControl(network, address string, raw syscall.RawConn) error {
+	if err := n.control(network, address, raw); err != nil {
+		return err
+	}
+	var err error
+	if cerr := raw.Control(func(fd uintptr) { err = setReuseAddr(fd) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
 // family is net's name for the addresses that a listens or connects to.
 func family(a netip.Addr) string {
 	switch {
@@ -91,7 +105,7 @@ func family(a netip.Addr) string {
 // Dial implements Network.
 func (n *TCP) Dial(ctx context.Context, local, remote netip.AddrPort) (Conn, error) {
 	local, remote = unmap(local), unmap(remote)
-	d := net.Dialer{KeepAlive: -1, KeepAliveConfig: n.keepAlive(), Control: n.control}
+	d := net.Dialer{KeepAlive: -1, KeepAliveConfig: n.keepAlive(), Control: n.dialControl}
 	d.SetMultipathTCP(false)
 	if local.Addr().IsValid() || local.Port() != 0 {
 		d.LocalAddr = net.TCPAddrFromAddrPort(local)

@@ -18,6 +18,11 @@ func setUserTimeout(fd uintptr, t time.Duration) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(ms)))
 }
 
+// setReuseAddr lets others listen at the port of a socket that connects.
+func setReuseAddr(fd uintptr) error {
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+}
+
 // FromNet makes a Conn of any net.Conn and owns it from then on. A *net.TCPConn is driven by raw
 // system calls; anything else (TLS, a pipe) gets a pump, as the package comment says.
 func FromNet(c net.Conn) (Conn, error) {

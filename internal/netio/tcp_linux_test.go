@@ -214,3 +214,22 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 	t.Fatal("no attempt hung")
 }
+
+// A port that the system has picked for a connection may be listened at, while the connection is there and afterwards.
+func TestThePortOfAConnectionMayBeListenedAt(t *testing.T) {
+	var n TCP
+	a, b := tcpPair(t, &n, loopback[0])
+	port := netip.AddrPortFrom(loopback[0], a.LocalAddr().Port())
+	listen := func(when string) {
+		t.Helper()
+		ln, err := n.Listen(context.Background(), port)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		ln.Close()
+	}
+	listen("while it is there")
+	a.Close()
+	b.Close()
+	listen("when it has ended")
+}

@@ -10,8 +10,8 @@ import (
 // setUserTimeout does nothing: the option has no name here.
 func setUserTimeout(uintptr, time.Duration) error { return nil }
 
-// FromNet), and the user time-out has no name.
-func (n *TCP) setOptions(uintptr) error { return nil }
+// setReuseAddr does nothing: the option means other things here.
+func setReuseAddr(uintptr) error { return nil }
 
 // FromNet makes a Conn of any net.Conn and owns it from then on. It gets a pump, as the package
 // comment says.
