@@ -4,6 +4,8 @@
 //	make capi
 //	go run ./interop/debian [-short] [-repeat n] [-only regexp] [-install] [build/dat.conf]
 //
+// If the system allows, they run in a network of their own, in which nobody else has the ports that they need.
+//
 // The programs' exit codes say nothing, so their output is judged: what must be there and what must not, on
 // both sides. The command fails if a case does.
 package main
@@ -55,7 +57,13 @@ func run(conf, only string, repeat int, short, install, verbose bool) error {
 	if err := programs(install); err != nil {
 		return err
 	}
-	// The programs' ports are fixed: only one run at a time can have them.
+	if code, done := isolate(); done {
+		os.Exit(code)
+	}
+	if err := loopback(); err != nil {
+		return err
+	}
+	// The programs' ports are fixed: without a network of its own, only one run at a time can have them.
 	alone, err := lock()
 	if err != nil {
 		return err
