@@ -2,6 +2,7 @@ package dat
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"kdapl/internal/evring"
@@ -481,7 +482,8 @@ func (e *EVD) detach(dtos int, d discipline) {
 	e.end(&a)
 }
 
-// Free frees the EVD (dat_evd_free). Queued events are dropped. It does not block.
+// Free frees the EVD (dat_evd_free). Queued events are dropped; connection requests that nobody can learn of
+// thereby are refused. It does not block.
 //
 // INVALID_STATE (EVD_IN_USE): an EP, service point or IA feeds it, an upcall runs, or a waiter
 // waits.
@@ -524,6 +526,7 @@ func (e *EVD) destroy(a *after) {
 	cno := e.cno
 	e.cno = nil
 	e.publish(a)
+	lost := e.takeRequests(a)
 	a.ring.Freeze()
 	// A wait that began after the IA's close had aborted the one before, by ClearUnwaitable.
 	e.abortWait(a, e.errAborted())
@@ -534,11 +537,39 @@ func (e *EVD) destroy(a *after) {
 		e.waiter.signal()
 	}
 	cno.forget(e)
+	for _, cr := range lost {
+		cr.abandon()
+	}
 	if e.cq != nil {
 		e.cq.Destroy()
 	}
 	e.releaseMemory()
 	e.ia.unregister(&e.base)
+}
+
+// takeRequests takes everything out of the queue, and returns the connection requests that were in it: their peers
+// wait for an answer. The EVD is locked.
+func (e *EVD) takeRequests(a *after) (lost []*CR) {
+	if e.streams&StreamConnectionRequest == 0 {
+		return nil
+	}
+	for {
+		lost = lost[:0]
+		w, n := a.ring.Ready(math.MaxInt)
+		for i := range n {
+			var ev Event
+			ev.fetch(e, a.ring.At(w, i))
+			if ev.Number != ConnectionRequest && ev.Number != IBUDConnectionRequest {
+				continue
+			}
+			if b := e.ia.objects.lookup(ev.ref); b != nil {
+				lost = append(lost, b.self.(*CR))
+			}
+		}
+		if n == 0 || a.ring.Claim(w, n) {
+			return lost
+		}
+	}
 }
 
 // Enable lets the EVD trigger its CNO (dat_evd_enable); events that are queued trigger it at once. It changes

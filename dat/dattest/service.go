@@ -28,6 +28,7 @@ var serviceRules = []rule{
 	{"service points share the connection qualifiers", 0, spInUse},
 	{"a service point needs an EVD with the stream", 0, spEVD},
 	{"the end of an IA refuses who waits for an answer", 0, spClose},
+	{"the end of an EVD refuses the requests that nobody has taken", 0, spEndOfEVD},
 }
 
 var handoffRules = []rule{
@@ -433,4 +434,52 @@ func commonArgs(e *env) {
 	big := make([]byte, e.a.prov.MaxPrivateDataSize+1)
 	e.refused(ep.CommonConnect(addr, dat.ConnectConfig{Timeout: 1, PrivateData: big}), "CommonConnect with too much data", dat.InvalidParameter)
 	e.state(ep, dat.StateUnconnected)
+}
+
+func spEndOfEVD(e *env) {
+	before, err := e.b.ia.Query()
+	e.must(err, "IA.Query")
+	for _, reserved := range []bool{false, true} {
+		for _, flags := range []dat.PSPFlags{dat.PSPConsumer, dat.PSPProvider} {
+			evd := e.b.evd()
+			ep := e.b.ep()
+			var sp interface{ Free() error }
+			var qual uint64
+			if reserved {
+				rsp, err := e.b.ia.NewRSP(dat.RSPConfig{EP: ep, EVD: evd})
+				e.must(err, "NewRSP")
+				sp, qual = nil, rsp.ConnQual() // it ends with its request
+			} else {
+				psp, err := e.b.ia.NewPSP(dat.PSPConfig{EVD: evd, Flags: flags})
+				e.must(err, "NewPSP")
+				sp, qual = psp, psp.ConnQual()
+			}
+			taken := e.a.ep()
+			if !reserved {
+				e.call(taken, qual)
+				ev := e.event(evd, dat.ConnectionRequest)
+				defer ev.Request().CR.Reject(nil) // it is the consumer's, and stays
+			}
+			a := e.a.ep()
+			e.call(a, qual)
+			e.queued(evd, 1)
+			if sp != nil {
+				e.must(sp.Free(), "Free of the service point")
+			}
+			e.must(evd.Free(), "EVD.Free")
+			if ev := e.event(e.a.connect, dat.ConnectionNonPeerRejected); ev.Connection().EP != a {
+				e.Errorf("%v, of another EP", ev)
+			}
+			e.state(ep, dat.StateUnconnected)
+			e.must(ep.Free(), "EP.Free")
+		}
+	}
+	after, err := e.b.ia.Query()
+	e.must(err, "IA.Query")
+	if n := after.Counters.CRs - before.Counters.CRs; n != 2 {
+		e.Errorf("%d requests are left of the 2 that were taken", n)
+	}
+	if n := after.Counters.EPs - before.Counters.EPs; n != 1 {
+		e.Errorf("%d EPs are left, of the provider's for one request", n)
+	}
 }
