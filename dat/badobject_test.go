@@ -57,7 +57,7 @@ var kinds = map[string]kind{
 
 // silent are the methods without an error: what they say for nil and zero objects.
 var silent = map[string][]any{
-	"IA.Name": {""}, "IA.AsyncEVD": {(*dat.EVD)(nil)}, "IA.Address": nil,
+	"IA.Name": {""}, "IA.AsyncEVD": {(*dat.EVD)(nil)}, "IA.Address": nil, "IA.Objects": {[]dat.Object(nil)},
 	"LMR.Bytes": {[]byte(nil)}, "LMR.LMRContext": {uint32(0)}, "LMR.RMRContext": {uint32(0)}, "LMR.Address": {uint64(0)},
 	"LMR.Triplet": {dat.LMRTriplet{}}, "LMR.RMRTriplet": {dat.RMRTriplet{}},
 	"EVD.DequeueInto": {0}, "EVD.Drain": nil, "EVD.Events": nil,
