@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,7 @@ var layers = []struct {
 	{"device/internal/softnic", []string{"verbs", "internal/explore", "internal/fastlock"}},
 	{"device/", []string{"verbs", "device/internal/", "device/iwarp/internal/", "internal/"}},
 	{"internal/", []string{"internal/"}},
+	{"model/mutate", []string{"internal/"}},
 	{"model", nil},
 	{"docs/", nil},
 	{"examples/", []string{"registry", "dat"}},
@@ -125,6 +127,15 @@ func TestLibraryDependsOnTheStandardLibraryOnly(t *testing.T) {
 			if !standard[imp] && !strings.HasPrefix(imp, mod) && !strings.HasPrefix(imp, "golang.org/x/sys/") {
 				t.Errorf("%s imports %s", name, imp)
 			}
+		}
+	}
+}
+
+// No package of a normal build uses C, whose libraries may keep state for each thread (AC-68).
+func TestAC68NoStateOfThreads(t *testing.T) {
+	for _, p := range listPackages(t, "./...") {
+		if slices.Contains(p.Imports, "C") {
+			t.Errorf("%s imports C", p.ImportPath)
 		}
 	}
 }

@@ -354,6 +354,7 @@ func (w *trial) upcall(ev dat.Event, _ bool) {
 	if ev.Number != 0 {
 		w.note(0, evdCall{kind: "take", n: 1}, evdResult{got: []uint64{valueOf(ev)}}, w.upcalls[u].take, w.upcalls[u].begin)
 	}
+	w.Step()
 	if w.nested != nil {
 		w.nested(w)
 	}

@@ -1,15 +1,14 @@
 package dattest_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"testing"
+
+	"kdapl/internal/mutation"
 )
 
 // mutant is a copy of package dat with one fault, and the rules, as group/rule, that must find it.
@@ -47,30 +46,13 @@ func TestMutants(t *testing.T) {
 }
 
 func (m mutant) test(t *testing.T) {
-	path, err := filepath.Abs(filepath.Join("..", m.file))
+	root, err := mutation.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
+	program, err := mutation.Change{File: "dat/" + m.file, Old: m.old, New: m.new}.Build(root, "dat/dattest", "", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
-	}
-	if n := bytes.Count(text, []byte(m.old)); n != 1 {
-		t.Fatalf("%d places in %s have %q", n, m.file, m.old)
-	}
-	dir := t.TempDir()
-	changed, overlay, program := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "test.exe")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{changed: bytes.Replace(text, []byte(m.old), []byte(m.new), 1), overlay: replace} {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-ldflags=-s -w", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("the mutant does not compile: %v\n%s", err, out)
 	}
 	for _, rule := range m.rules {
 		group, name, _ := strings.Cut(rule, "/")
@@ -79,25 +61,15 @@ func (m mutant) test(t *testing.T) {
 			"-test.run=^Test(Loop|Small|Lesser)/"+quote(group)+"/"+quote(name))
 		run.Env = append(os.Environ(), "KDAPL_LONG=")
 		out, err := run.CombinedOutput()
-		switch text := string(out); {
-		case strings.Contains(text, "no tests to run"):
+		switch v, first, err := mutation.Judge(out, err); {
+		case err != nil:
+			t.Errorf("%q: %v", rule, err)
+		case v == mutation.NoTests:
 			t.Errorf("there is no rule %q", rule)
-		case err == nil:
+		case v == mutation.Passed:
 			t.Errorf("not found by %q", rule)
-		case !strings.Contains(text, "--- FAIL") && !strings.Contains(text, "panic") && !strings.Contains(text, "fatal error"):
-			t.Errorf("%q: %v\n%s", rule, err, text)
 		default:
-			t.Logf("%q:\n%s", rule, first(text))
+			t.Logf("%q:\n%s", rule, first)
 		}
 	}
-}
-
-// first is what a failure says first.
-func first(out string) string {
-	for line := range strings.Lines(out) {
-		if regexp.MustCompile(`_?[a-z0-9]+\.go:[0-9]+: |^panic|^fatal error`).MatchString(line) {
-			return line
-		}
-	}
-	return out
 }

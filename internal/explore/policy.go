@@ -17,19 +17,21 @@ type policy interface {
 	String() string
 }
 
-// newPolicy draws one. No policy finds everything: a walk changes often or rarely, and ranks let one
-// participant stand still for long while the others do whatever they can.
+// newPolicy draws one. No policy finds everything: a walk changes often or rarely, a focus whenever somebody is at one
+// point, and ranks let one participant stand still for long while the others do whatever they can.
 func newPolicy(random *rand.Rand) policy {
-	switch random.IntN(4) {
+	switch random.IntN(7) {
 	case 0:
 		return &walk{stay: 1}
 	case 1:
 		return &walk{stay: 6}
+	case 2, 3, 4:
+		return &focus{windows[random.IntN(len(windows))]}
 	}
-	// The steps of an exploration are some hundred; the changes are spread over them.
+	// The changes are spread over the steps of a small exploration.
 	r := &ranks{}
 	for range 1 + random.IntN(5) {
-		r.changes = append(r.changes, random.IntN(250))
+		r.changes = append(r.changes, random.IntN(100))
 	}
 	slices.Sort(r.changes)
 	return r
@@ -44,6 +46,30 @@ func (w *walk) String() string     { return fmt.Sprintf("a walk that changes eve
 func (w *walk) choose(x *Explorer, can []*participant) *participant {
 	if slices.Contains(can, x.current) && x.random.IntN(w.stay+1) != 0 {
 		return x.current
+	}
+	return can[x.random.IntN(len(can))]
+}
+
+// windows are the points of which it matters most who else runs while somebody is there.
+var windows = []Point{Append, Refill, Arm, Arm, Armed, Settle, Empty, Take, Move, Moved}
+
+// focus lets whoever comes to a point wait there, and others run; elsewhere it changes rarely.
+type focus struct{ point Point }
+
+func (f *focus) rank(*Explorer) int { return 0 }
+func (f *focus) String() string     { return fmt.Sprintf("changes at the point %s", f.point) }
+
+func (f *focus) choose(x *Explorer, can []*participant) *participant {
+	i := slices.Index(can, x.current)
+	if i < 0 {
+		return can[x.random.IntN(len(can))]
+	}
+	if here := x.trace[len(x.trace)-1]; here.who != x.current || here.point != f.point {
+		if x.random.IntN(12) != 0 {
+			return x.current
+		}
+	} else if len(can) > 1 && x.random.IntN(8) != 0 {
+		can = slices.Delete(can, i, i+1)
 	}
 	return can[x.random.IntN(len(can))]
 }
