@@ -258,12 +258,10 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 		}
 	}
 	ep.unconfigure()
-	ep.recv.lock()
-	ep.request.lock()
+	ep.recv.mu.Lock()
+	ep.request.mu.Lock()
 	ep.mu.Lock()
 	ep.qp, ep.pz, ep.attr, ep.connect = qp, pz, attr, connect
-	ep.recv.setGate(qp, true)
-	ep.request.setGate(qp, false)
 	ep.qps++
 	ep.epoch.Add(1)
 	ep.begun, ep.over, ep.stale, ep.asked = 0, 0, 0, nil
@@ -271,8 +269,8 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.recv.set(recvEVD, recv == nil, recvDisc, attr.MaxRecvDTOs)
 	ep.request.set(requestEVD, request == nil, requestDisc, attr.MaxRequestDTOs)
 	ep.mu.Unlock()
-	ep.request.unlock()
-	ep.recv.unlock()
+	ep.request.mu.Unlock()
+	ep.recv.mu.Unlock()
 	ep.recv.watch(newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite))
 	return nil
 }
@@ -289,21 +287,18 @@ func initialize(qp verbs.QP, ud bool) error {
 func (q *dtoQueue) set(e *EVD, discard bool, d discipline, depth int) {
 	q.evd, q.discard, q.disc, q.depth = e, discard, d, depth
 	q.rec, q.head, q.tail, q.dead = nil, 0, 0, false
-	q.passed.Store(0)
 }
 
 // unconfigure takes back what configure gave, and ends the QP. What was posted is flushed.
 func (ep *EP) unconfigure() {
-	ep.recv.lock()
-	ep.request.lock()
+	ep.recv.mu.Lock()
+	ep.request.mu.Lock()
 	ep.mu.Lock()
 	qp := ep.qp
 	ep.qp = nil
-	ep.recv.setGate(nil, true)
-	ep.request.setGate(nil, false)
 	ep.mu.Unlock()
-	ep.request.unlock()
-	ep.recv.unlock()
+	ep.request.mu.Unlock()
+	ep.recv.mu.Unlock()
 	if ep.recv.evd == nil {
 		return // never configured
 	}
@@ -408,8 +403,8 @@ func (ep *EP) Query() (EPParam, error) {
 	if ep.gone() {
 		return EPParam{}, ep.errGone("ep_query")
 	}
-	ep.recv.lock()
-	ep.request.lock()
+	ep.recv.mu.Lock()
+	ep.request.mu.Lock()
 	ep.mu.Lock()
 	p := EPParam{
 		IA: ep.ia, State: ep.loadState(),
@@ -440,8 +435,8 @@ func (ep *EP) Query() (EPParam, error) {
 			s.c.Posted = s.q.posted
 		}
 	}
-	ep.request.unlock()
-	ep.recv.unlock()
+	ep.request.mu.Unlock()
+	ep.recv.mu.Unlock()
 	return p, nil
 }
 
@@ -505,9 +500,9 @@ func (ep *EP) Modify(mask EPMask, p EPParam) error {
 	if err := ep.ia.checkEPAttr(op, attr); err != nil {
 		return err
 	}
-	ep.recv.lock()
+	ep.recv.mu.Lock()
 	idle := ep.recv.outstanding() == 0
-	ep.recv.unlock()
+	ep.recv.mu.Unlock()
 	if !idle {
 		return ep.fail(op, InvalidState, s.Subtype(), nil, "receives are posted; modify before posting them")
 	}
@@ -535,12 +530,12 @@ func (ep *EP) Status() (EPStatus, error) {
 		return EPStatus{}, ep.errGone("ep_get_status")
 	}
 	s := EPStatus{}
-	ep.recv.lock()
+	ep.recv.mu.Lock()
 	s.RecvIdle = ep.recv.outstanding() == 0
-	ep.recv.unlock()
-	ep.request.lock()
+	ep.recv.mu.Unlock()
+	ep.request.mu.Lock()
 	s.RequestIdle = ep.request.outstanding() == 0
-	ep.request.unlock()
+	ep.request.mu.Unlock()
 	s.State = ep.loadState()
 	return s, nil
 }

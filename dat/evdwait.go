@@ -137,7 +137,8 @@ func (e *EVD) takeOfMany(a *after, threshold int) (ev Event, more int, ok bool) 
 		if n < threshold {
 			return Event{}, 0, false
 		}
-		ev.fetch(e, a.ring.At(w, 0))
+		ev.load(a.ring.At(w, 0))
+		ev.resolve(e)
 		if explore.On {
 			explore.At(explore.Take)
 		}

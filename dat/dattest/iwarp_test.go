@@ -22,6 +22,6 @@ func onTCP(cfg iwarp.Config) func(testing.TB) dattest.Adapters {
 	}
 }
 
-func TestIWARP(t *testing.T) {
+func TestAC22IWARPKeepsTheRulesOfLoop(t *testing.T) {
 	dattest.Run(t, onTCP(iwarp.Config{}))
 }

@@ -95,7 +95,7 @@ func coarse(a faultnet.Attempt) faultnet.Plan {
 var megabytes = regexp.MustCompile("both_sides_full|a_large_transfer|memory_is_not_touched|come_and_go_under")
 
 // Over networks that split and delay, with segments of many sizes; time is fake.
-func TestSuiteOverFaultnet(t *testing.T) {
+func TestAC54SuiteOverFaultnet(t *testing.T) {
 	for _, c := range []struct {
 		options, network string
 		plan, bulk       func(faultnet.Attempt) faultnet.Plan

@@ -299,10 +299,10 @@ func (c *Context) lanes(pd *PD) []*Lane {
 
 func (c *Context) removeQP(q *QP) {
 	if q.sendCQ != nil {
-		q.sendCQ.detach(q.sowner, q.sqPushed)
+		q.sendCQ.detach(q.sowner)
 	}
 	if q.recvCQ != nil {
-		q.recvCQ.detach(q.rowner, q.rqPushed)
+		q.recvCQ.detach(q.rowner)
 	}
 	c.obj.Lock()
 	defer c.obj.Unlock()

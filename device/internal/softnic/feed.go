@@ -42,9 +42,9 @@ func cqOf(v verbs.CQ) *CQ {
 
 // Armed reports that the CQ is armed and has not notified since.
 func (c *CQ) Armed() bool {
-	t := c.lock()
+	h, t := c.lock()
 	armed := c.armed != armedNot
-	c.unlock(t)
+	c.unlock(h, t)
 	return armed
 }
 
@@ -84,8 +84,8 @@ func (q *QP) Queued() bool { return q.sq.next != q.sq.tail }
 // Busy reports that more than the last n requests are queued, running, or completed without the
 // consumer having polled the completion. The caller holds the lane of the send side.
 func (q *QP) Busy(n int) bool {
-	if q.sendUsed() > uint32(n) {
-		q.sendRecount()
+	if q.sq.count()+q.sqCQEs > uint32(n) && q.sqCQEs > 0 {
+		q.sqCQEs = q.sendCQ.queued(q.sowner)
 	}
-	return q.sendUsed() > uint32(n)
+	return q.sq.count()+q.sqCQEs > uint32(n)
 }

@@ -1,10 +1,6 @@
 package softnic
 
-import (
-	"sync/atomic"
-
-	"kdapl/verbs"
-)
+import "kdapl/verbs"
 
 // SRQ is a shared receive queue.
 type SRQ struct {
@@ -28,8 +24,8 @@ type SRQ struct {
 // a completion was polled, like any work queue.
 type srqShare struct {
 	cq     *CQ
-	taken  uint32        // under the SRQ's lane
-	polled atomic.Uint32 // written by the CQ's poller
+	taken  uint32 // under the SRQ's lane
+	polled uint32 // under the CQ's lock
 }
 
 // srqDraw is what a QP of an SRQ has beside.
@@ -58,12 +54,12 @@ func (s *SRQ) recount() {
 	s.out = 0
 	kept := s.shares[:0]
 	for _, sh := range s.shares {
-		t := sh.cq.lock()
-		closed := sh.cq.closed
-		sh.cq.unlock(t)
+		h, t := sh.cq.lock()
+		polled, closed := sh.polled, sh.cq.closed
+		sh.cq.unlock(h, t)
 		if !closed {
 			kept = append(kept, sh)
-			s.out += sh.taken - sh.polled.Load()
+			s.out += sh.taken - polled
 		}
 	}
 	clear(s.shares[len(kept):])
