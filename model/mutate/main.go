@@ -120,7 +120,7 @@ func (m mutant) try(root, tests string) []row {
 		return []row{{err: err}}
 	}
 	if tests != "" {
-		out, end, took := runTests(root, program, tests)
+		out, took, end := runTests(root, program, tests)
 		var names []string
 		for _, f := range regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(string(out), -1) {
 			names = append(names, f[1])
@@ -135,13 +135,13 @@ func (m mutant) try(root, tests string) []row {
 		if err != nil {
 			return append(rows, row{test: test, err: err})
 		}
-		if out, end, _ := runTests(root, before, exactly(test)); end != nil {
+		if out, _, end := runTests(root, before, exactly(test)); end != nil {
 			_, first, _ := mutation.Judge(out, end)
 			r.err = fmt.Errorf("it fails without the mutation too: %s", first)
 			rows = append(rows, r)
 			continue
 		}
-		out, end, took := runTests(root, program, exactly(test))
+		out, took, end := runTests(root, program, exactly(test))
 		v, first, err := mutation.Judge(out, end)
 		switch {
 		case v == mutation.NoTests:
@@ -163,12 +163,12 @@ func exactly(test string) string {
 	return strings.Join(parts, "/")
 }
 
-func runTests(root, program, pattern string) (out []byte, end error, took time.Duration) {
+func runTests(root, program, pattern string) (out []byte, took time.Duration, end error) {
 	begin := time.Now()
 	cmd := exec.Command(program, "-test.short", "-test.timeout=120s", "-seeds=6000", "-test.run="+pattern)
 	cmd.Dir = filepath.Join(root, "dat")
 	out, end = cmd.CombinedOutput()
-	return out, end, time.Since(begin)
+	return out, time.Since(begin), end
 }
 
 // modelRows runs the mutations of the model and prints them as rows. It returns how many were not found.
