@@ -33,11 +33,11 @@ func (ep *EP) cqFailed(lost []*dtoQueue, cause error) {
 	}
 	qp.Modify(verbs.QPError) // nothing touches memory from here on
 	for _, q := range lost {
-		q.mu.Lock()
+		q.lock()
 		ep.mu.Lock()
 		q.dead = true
 		ep.mu.Unlock()
-		q.mu.Unlock()
+		q.unlock()
 		q.evd.pump() // what came before the failure is there
 		q.flushLeft(ep)
 		ep.drained(q == &ep.recv, ep.epoch.Load())

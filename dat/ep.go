@@ -258,10 +258,12 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 		}
 	}
 	ep.unconfigure()
-	ep.recv.mu.Lock()
-	ep.request.mu.Lock()
+	ep.recv.lock()
+	ep.request.lock()
 	ep.mu.Lock()
 	ep.qp, ep.pz, ep.attr, ep.connect = qp, pz, attr, connect
+	ep.recv.setGate(qp, true)
+	ep.request.setGate(qp, false)
 	ep.qps++
 	ep.epoch.Add(1)
 	ep.begun, ep.over, ep.stale, ep.asked = 0, 0, 0, nil
@@ -269,8 +271,8 @@ func (ep *EP) configure(op string, pz *PZ, recv, request, connect *EVD, attr EPA
 	ep.recv.set(recvEVD, recv == nil, recvDisc, attr.MaxRecvDTOs)
 	ep.request.set(requestEVD, request == nil, requestDisc, attr.MaxRequestDTOs)
 	ep.mu.Unlock()
-	ep.request.mu.Unlock()
-	ep.recv.mu.Unlock()
+	ep.request.unlock()
+	ep.recv.unlock()
 	ep.recv.watch(newWatermark(ep, attr.SRQSoftHW, WatermarkInfinite))
 	return nil
 }
@@ -287,18 +289,21 @@ func initialize(qp verbs.QP, ud bool) error {
 func (q *dtoQueue) set(e *EVD, discard bool, d discipline, depth int) {
 	q.evd, q.discard, q.disc, q.depth = e, discard, d, depth
 	q.rec, q.head, q.tail, q.dead = nil, 0, 0, false
+	q.passed.Store(0)
 }
 
 // unconfigure takes back what configure gave, and ends the QP. What was posted is flushed.
 func (ep *EP) unconfigure() {
-	ep.recv.mu.Lock()
-	ep.request.mu.Lock()
+	ep.recv.lock()
+	ep.request.lock()
 	ep.mu.Lock()
 	qp := ep.qp
 	ep.qp = nil
+	ep.recv.setGate(nil, true)
+	ep.request.setGate(nil, false)
 	ep.mu.Unlock()
-	ep.request.mu.Unlock()
-	ep.recv.mu.Unlock()
+	ep.request.unlock()
+	ep.recv.unlock()
 	if ep.recv.evd == nil {
 		return // never configured
 	}
@@ -403,8 +408,8 @@ func (ep *EP) Query() (EPParam, error) {
 	if ep.gone() {
 		return EPParam{}, ep.errGone("ep_query")
 	}
-	ep.recv.mu.Lock()
-	ep.request.mu.Lock()
+	ep.recv.lock()
+	ep.request.lock()
 	ep.mu.Lock()
 	p := EPParam{
 		IA: ep.ia, State: ep.loadState(),
@@ -435,8 +440,8 @@ func (ep *EP) Query() (EPParam, error) {
 			s.c.Posted = s.q.posted
 		}
 	}
-	ep.request.mu.Unlock()
-	ep.recv.mu.Unlock()
+	ep.request.unlock()
+	ep.recv.unlock()
 	return p, nil
 }
 
@@ -500,9 +505,9 @@ func (ep *EP) Modify(mask EPMask, p EPParam) error {
 	if err := ep.ia.checkEPAttr(op, attr); err != nil {
 		return err
 	}
-	ep.recv.mu.Lock()
+	ep.recv.lock()
 	idle := ep.recv.outstanding() == 0
-	ep.recv.mu.Unlock()
+	ep.recv.unlock()
 	if !idle {
 		return ep.fail(op, InvalidState, s.Subtype(), nil, "receives are posted; modify before posting them")
 	}
@@ -530,12 +535,12 @@ func (ep *EP) Status() (EPStatus, error) {
 		return EPStatus{}, ep.errGone("ep_get_status")
 	}
 	s := EPStatus{}
-	ep.recv.mu.Lock()
+	ep.recv.lock()
 	s.RecvIdle = ep.recv.outstanding() == 0
-	ep.recv.mu.Unlock()
-	ep.request.mu.Lock()
+	ep.recv.unlock()
+	ep.request.lock()
 	s.RequestIdle = ep.request.outstanding() == 0
-	ep.request.mu.Unlock()
+	ep.request.unlock()
 	s.State = ep.loadState()
 	return s, nil
 }

@@ -72,6 +72,11 @@ const (
 // outside of its region. PRIVILEGES_VIOLATION: the region lacks local read. An adapter may tell
 // the last two with the completion. INVALID_HANDLE: the EP was freed. Nothing is posted then.
 func (ep *EP) PostSend(cookie uint64, flags CompletionFlags, local ...LMRTriplet) error {
+	if flags == 0 && len(local) == 1 {
+		if done, err := ep.postPlain(OpSend, verbs.OpSend, cookie, RMRTriplet{}, &local[0]); done {
+			return err
+		}
+	}
 	r := Request{Op: OpSend, Cookie: cookie, Flags: flags}
 	return ep.postOne("ep_post_send", &r, local)
 }
@@ -80,6 +85,11 @@ func (ep *EP) PostSend(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 // them and MaxRDMASize bytes, are written to the peer's memory from remote's address on. The peer
 // is not told. LENGTH_ERROR: they are longer than remote. For the rest see PostSend.
 func (ep *EP) PostRDMAWrite(cookie uint64, flags CompletionFlags, remote RMRTriplet, local ...LMRTriplet) error {
+	if flags == 0 && len(local) == 1 {
+		if done, err := ep.postPlain(OpRDMAWrite, verbs.OpRDMAWrite, cookie, remote, &local[0]); done {
+			return err
+		}
+	}
 	r := Request{Op: OpRDMAWrite, Cookie: cookie, Flags: flags, Remote: remote}
 	return ep.postOne("ep_post_rdma_write", &r, local)
 }
@@ -89,6 +99,11 @@ func (ep *EP) PostRDMAWrite(cookie uint64, flags CompletionFlags, remote RMRTrip
 // LENGTH_ERROR: they are shorter than remote. PRIVILEGES_VIOLATION: a region lacks local write. Reads
 // beyond MaxRDMAReadOut wait in the queue. For the rest see PostSend.
 func (ep *EP) PostRDMARead(cookie uint64, flags CompletionFlags, remote RMRTriplet, local ...LMRTriplet) error {
+	if flags == 0 && len(local) == 1 && local[0].SegmentLength == remote.SegmentLength {
+		if done, err := ep.postPlain(OpRDMARead, verbs.OpRDMARead, cookie, remote, &local[0]); done {
+			return err
+		}
+	}
 	r := Request{Op: OpRDMARead, Cookie: cookie, Flags: flags, Remote: remote}
 	return ep.postOne("ep_post_rdma_read", &r, local)
 }
@@ -102,8 +117,8 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 		return 0, err
 	}
 	q := &ep.request
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	if ep.qp == nil {
 		return 0, ep.errGone(op)
 	}
@@ -122,7 +137,7 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 				break
 			}
 		}
-		done, postErr := ep.submit(op, ep.sendWR[:good])
+		done, postErr := ep.submit(op, ep.qp.PostSend, ep.sendWR[:good])
 		n += done
 		switch {
 		case postErr != nil:
@@ -134,13 +149,75 @@ func (ep *EP) Post(requests []Request) (n int, err error) {
 	return n, nil
 }
 
+// postPlain posts the most common requests with less ado: one segment and no flags, on a connection, with room. done
+// is false, and nothing has happened, if a request is not of that kind after all; postOne knows the rest, and what to say.
+func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote RMRTriplet, local *LMRTriplet) (done bool, err error) {
+	if ep.gone() || ep.loadState() != StateConnected {
+		return false, nil
+	}
+	q := &ep.request
+	g := q.enter()
+	if g == nil {
+		return false, nil
+	}
+	n := local.SegmentLength
+	most, iov := ep.attr.MaxMessageSize, ep.attr.MaxRequestIOV
+	switch op {
+	case OpRDMAWrite:
+		most, iov = min(ep.attr.MaxRDMASize, remote.SegmentLength), ep.attr.MaxRDMAWriteIOV
+	case OpRDMARead:
+		most, iov = ep.attr.MaxRDMASize, ep.attr.MaxRDMAReadIOV
+	}
+	i := q.tail & uint64(len(q.rec)-1)
+	if q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
+		g.unlock()
+		return false, nil
+	}
+	wr := &ep.sendWR[0]
+	wr.ID, wr.Op, wr.Flags, wr.NumSGE = q.tail, wrOp, verbs.SendSignaled, 1
+	wr.RemoteAddr, wr.RemoteKey = remote.VirtualAddress, remote.RMRContext
+	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: n, LKey: local.LMRContext}
+	q.rec[i] = record{cookie: cookie, op: op}
+	if _, err = g.qp.PostSendLocked(ep.sendWR[:1]); err == nil {
+		q.tail++
+		q.posted++
+	}
+	g.qp.UnlockSendQueue()
+	if err != nil {
+		err = ep.postError(postName(op), err)
+	}
+	return true, err
+}
+
+// postName is the name that errors give a post.
+func postName(op Operation) string {
+	switch op {
+	case OpRDMAWrite:
+		return "ep_post_rdma_write"
+	case OpRDMARead:
+		return "ep_post_rdma_read"
+	}
+	return "ep_post_send"
+}
+
 // postOne posts one request.
 func (ep *EP) postOne(op string, r *Request, local []LMRTriplet) error {
 	if err := ep.checkPost(op, StateConnected); err != nil {
 		return err
 	}
 	q := &ep.request
-	q.mu.Lock()
+	if g := q.enter(); g != nil {
+		if !q.ud && len(q.rec) > 0 && len(ep.sendWR) > 0 && q.room() > 0 {
+			err := ep.request1(op, &ep.sendWR[0], 0, r, local)
+			if err == nil {
+				_, err = ep.submit(op, g.qp.PostSendLocked, ep.sendWR[:1])
+			}
+			g.unlock()
+			return err
+		}
+		g.unlock()
+	}
+	q.lock()
 	if cap(ep.sendWR) == 0 {
 		ep.sendWR = make([]verbs.SendWR, 1)
 	}
@@ -150,9 +227,9 @@ func (ep *EP) postOne(op string, r *Request, local []LMRTriplet) error {
 	} else if q.reserve(1) == 0 {
 		err = ErrPostFull
 	} else if err = ep.request1(op, &ep.sendWR[0], 0, r, local); err == nil {
-		_, err = ep.submit(op, ep.sendWR[:1])
+		_, err = ep.submit(op, ep.qp.PostSend, ep.sendWR[:1])
 	}
-	q.mu.Unlock()
+	q.unlock()
 	return err
 }
 
@@ -168,7 +245,7 @@ func (ep *EP) checkPost(op string, need EPState) error {
 }
 
 // request1 checks a request and makes the work request and the record of it, the i-th behind the
-// tail. q.mu is held.
+// tail. the queue is locked.
 func (ep *EP) request1(op string, wr *verbs.SendWR, i int, r *Request, local []LMRTriplet) error {
 	maxIOV, maxSize := ep.attr.MaxRequestIOV, uint64(ep.attr.MaxMessageSize)
 	wr.Flags = verbs.SendSignaled
@@ -270,14 +347,14 @@ func (ep *EP) requestFlags(op string, wr *verbs.SendWR, r *Request) error {
 }
 
 // submit hands work requests whose records are filled to the device, and returns how many it took.
-func (ep *EP) submit(op string, wrs []verbs.SendWR) (int, error) {
+func (ep *EP) submit(op string, post func([]verbs.SendWR) (int, error), wrs []verbs.SendWR) (int, error) {
 	if len(wrs) == 0 {
 		return 0, nil
 	}
 	// The records count before the device knows of them: it may complete them at once.
 	q := &ep.request
 	q.tail += uint64(len(wrs))
-	n, err := ep.qp.PostSend(wrs)
+	n, err := post(wrs)
 	q.tail -= uint64(len(wrs) - n)
 	q.posted += uint64(n)
 	if q.dead {
@@ -324,8 +401,13 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	if ep.gone() {
 		return ep.errGone(op)
 	}
+	if flags == 0 && len(local) == 1 {
+		if done, err := ep.recvPlain(cookie, &local[0]); done {
+			return err
+		}
+	}
 	q := &ep.recv
-	q.mu.Lock()
+	q.lock()
 	if cap(ep.recvWR) == 0 {
 		ep.recvWR = make([]verbs.RecvWR, 1)
 	}
@@ -339,8 +421,35 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 	if err == nil {
 		_, err = ep.submitRecvs(op, ep.recvWR[:1])
 	}
-	q.mu.Unlock()
+	q.unlock()
 	return err
+}
+
+// recvPlain is postPlain for receives.
+func (ep *EP) recvPlain(cookie uint64, local *LMRTriplet) (done bool, err error) {
+	q := &ep.recv
+	g := q.enter()
+	if g == nil {
+		return false, nil
+	}
+	i := q.tail & uint64(len(q.rec)-1)
+	if q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
+		g.unlock()
+		return false, nil // with an SRQ there are no records
+	}
+	wr := &ep.recvWR[0]
+	wr.ID, wr.NumSGE = q.tail, 1
+	wr.SGE[0] = verbs.SGE{Addr: local.VirtualAddress, Length: local.SegmentLength, LKey: local.LMRContext}
+	q.rec[i] = record{cookie: cookie, op: OpReceive}
+	if _, err = g.qp.PostRecvLocked(ep.recvWR[:1]); err == nil {
+		q.tail++
+		q.posted++
+	}
+	g.qp.UnlockRecvQueue()
+	if err != nil {
+		err = ep.postError("ep_post_recv", err)
+	}
+	return true, err
 }
 
 // PostRecvs posts receives with one doorbell; see Post and PostRecv.
@@ -350,8 +459,8 @@ func (ep *EP) PostRecvs(recvs []Receive) (n int, err error) {
 		return 0, ep.errGone(op)
 	}
 	q := &ep.recv
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	if err := ep.recvReady(op); err != nil {
 		return 0, err
 	}

@@ -50,7 +50,8 @@ type EVD struct {
 	status atomic.Uint32
 
 	streams Stream
-	cq      verbs.CQ // nil if the EVD takes no completions
+	cq      verbs.CQ           // nil if the EVD takes no completions
+	poller  verbs.SinglePoller // cq, polled under the EVD's lock only
 	helper  verbs.Progresser
 	memory  func(size int) ([]byte, func())
 	foreign *foreign.Consumer // nil if there is none
@@ -179,8 +180,8 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 			e.giveUp()
 			return nil, ia.creationError(op, &ia.base, err, ResourceTEVD)
 		}
+		e.preparePolls()
 		e.helper, _ = e.cq.(verbs.Progresser)
-		e.scratch = make([]verbs.Completion, refillBatch)
 		if e.foreign != nil {
 			e.foreign.Watch(e.cq, e.helper != nil)
 		}
@@ -203,6 +204,20 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	}
 	return e, nil
 }
+
+// preparePolls makes what polling the CQ needs.
+func (e *EVD) preparePolls() {
+	var ok bool
+	if e.poller, ok = e.cq.(verbs.SinglePoller); !ok {
+		e.poller = anyPoller{e.cq}
+	}
+	e.scratch = make([]verbs.Completion, refillBatch)
+}
+
+// anyPoller is the SinglePoller of a CQ that has no way of its own.
+type anyPoller struct{ verbs.CQ }
+
+func (p anyPoller) PollAlone(dst []verbs.Completion) int { return p.Poll(dst) }
 
 // newRing makes a ring with room for n events, from the creator's memory or the heap.
 func (e *EVD) newRing(n int, base uint64) (*evring.Ring, func(), error) {

@@ -222,7 +222,7 @@ func (e *EVD) refill(a *after, dst []Event) {
 		if explore.On {
 			explore.At(explore.Refill)
 		}
-		n := e.cq.Poll(e.scratch)
+		n := e.poller.PollAlone(e.scratch)
 		for i := range n {
 			e.complete(a, dst, &e.scratch[i])
 		}
@@ -394,19 +394,29 @@ func (e *EVD) PostSE(value uint64) error {
 	}
 	if e.cq == nil {
 		r := e.ring.Load()
-		r.Lock()
-		if !r.Frozen() && e.quiet && r.Fits(e.qlen) {
+		tail, ok := r.TryLock()
+		if !ok {
+			tail = r.LockSlow()
+		}
+		if n, ok := r.Queued(tail); ok && e.quiet && n < min(e.qlen, r.Cap()) {
 			if explore.On {
 				explore.At(explore.Append)
 			}
 			// The lock is the EVD's, and there is nobody to notify: what end would do comes down to this.
-			evring.Store(r.Slot(0), uint64(SoftwareEvent), 0, value, 0, 0)
-			e.up.pending, e.overflow = true, false
-			r.Unlock(1)
+			evring.Store(r.Place(tail), uint64(SoftwareEvent), 0, value, 0, 0)
+			if !e.up.pending || e.overflow { // a look costs less than a store
+				e.up.pending, e.overflow = true, false
+			}
+			r.Release(tail + 1)
 			return nil
 		}
-		r.Unlock(0)
+		r.Release(tail)
 	}
+	return e.postSE(value)
+}
+
+// postSE is PostSE where there is more to do.
+func (e *EVD) postSE(value uint64) error {
 	ev := Event{Number: SoftwareEvent, cookie: value}
 	var a after
 	room := e.beginForOther(&a)
@@ -430,6 +440,29 @@ func (e *EVD) refusePost() error {
 	return e.fail("evd_post_se", InvalidParameter, InvalidArg1, nil, "the EVD was created without StreamSoftware")
 }
 
+// take1 is take for one event. It claims the event first and writes it then: what is written before an
+// exchange has to leave the core before the exchange can be made.
+func (e *EVD) take1(ev *Event) int {
+	r := e.ring.Load()
+	for {
+		w, n := r.Ready(1)
+		if n == 0 {
+			return 0
+		}
+		w0, w1, w2, w3, w4 := evring.Load(r.At(w, 0))
+		if explore.On {
+			explore.At(explore.Take)
+		}
+		if r.Claim(w, 1) {
+			ev.fill(e, w0, w1, w2, w3, w4)
+			if ev.named() {
+				ev.resolve(e)
+			}
+			return 1
+		}
+	}
+}
+
 // take claims up to len(dst) events from the ring.
 func (e *EVD) take(dst []Event) int {
 	r := e.ring.Load()
@@ -439,9 +472,7 @@ func (e *EVD) take(dst []Event) int {
 			return 0
 		}
 		for i := range n {
-			ev := &dst[i]
-			ev.load(r.At(w, i))
-			ev.resolve(e)
+			dst[i].fetch(e, r.At(w, i))
 		}
 		if explore.On {
 			explore.At(explore.Take)
@@ -459,7 +490,7 @@ func (e *EVD) take(dst []Event) int {
 // (EVD_WAITER): a waiter owns the events. INVALID_HANDLE: the EVD was freed.
 func (e *EVD) Dequeue() (Event, error) {
 	var ev [1]Event
-	if e != nil && e.status.Load() == 0 && e.ia != nil && e.take(ev[:]) == 1 {
+	if e != nil && e.status.Load() == 0 && e.ia != nil && e.take1(&ev[0]) == 1 {
 		return ev[0], nil
 	}
 	if n, err := e.dequeueSlow(ev[:]); err != nil {
@@ -474,11 +505,24 @@ func (e *EVD) Dequeue() (Event, error) {
 // speed: 0 is what Dequeue returns as an error. It does not block, and allocates nothing.
 func (e *EVD) DequeueInto(dst []Event) int {
 	if e != nil && e.status.Load() == 0 && e.ia != nil {
-		r := e.ring.Load()
-		n := e.take(dst)
-		// A ring that is frozen has been empty for nobody: the events are in the next one.
-		if n > 0 || len(dst) == 0 || e.cq == nil && e.ring.Load() == r && !r.Frozen() {
+		r, n := e.ring.Load(), 0
+		if len(dst) == 1 {
+			n = e.take1(&dst[0])
+		} else {
+			n = e.take(dst)
+		}
+		switch {
+		case n > 0 || len(dst) == 0:
 			return n
+		case e.cq == nil:
+			// A ring that is frozen has been empty for nobody: the events are in the next one.
+			if e.ring.Load() == r && !r.Frozen() {
+				return 0
+			}
+		case e.helper == nil:
+			if n, empty := e.pollInto(dst); n > 0 || empty {
+				return n
+			}
 		}
 	}
 	n, _ := e.dequeueSlow(dst)

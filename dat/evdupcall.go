@@ -248,14 +248,14 @@ func (e *EVD) endActivation(a *after, number uint64) {
 // without the lock for as long as nothing changes that the machine decides by: the
 // generation of the ring tells.
 func (e *EVD) callUp(ring *evring.Ring, generation uint64, fn UpcallFunc, policy UpcallPolicy, calls *uint64) {
-	var ev [1]Event
+	var ev Event
 	for {
-		w, n := ring.Ready(1)
+		w, n := ring.Ready(2)
 		if n == 0 || evring.Generation(w) != generation {
 			return
 		}
-		ev[0].load(ring.At(w, 0))
-		ev[0].resolve(e)
+		// Written before the claim, the event is at rest when it is copied for the call.
+		ev.fetch(e, ring.At(w, 0))
 		if explore.On {
 			explore.At(explore.Take)
 		}
@@ -266,7 +266,7 @@ func (e *EVD) callUp(ring *evring.Ring, generation uint64, fn UpcallFunc, policy
 		if explore.On {
 			explore.At(explore.Call)
 		}
-		fn(ev[0], ring.Len() > 0)
+		fn(ev, n > 1)
 		if explore.On {
 			explore.At(explore.Return)
 		}

@@ -137,8 +137,7 @@ func (e *EVD) takeOfMany(a *after, threshold int) (ev Event, more int, ok bool) 
 		if n < threshold {
 			return Event{}, 0, false
 		}
-		ev.load(a.ring.At(w, 0))
-		ev.resolve(e)
+		ev.fetch(e, a.ring.At(w, 0))
 		if explore.On {
 			explore.At(explore.Take)
 		}

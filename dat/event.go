@@ -51,16 +51,27 @@ func (ev *Event) store(p *evring.Payload) {
 		uint64(ev.ref), ev.cookie, uint64(ev.length)|uint64(ev.key)<<32, ev.extra)
 }
 
-// load takes the event from a ring slot, except for the object.
-func (ev *Event) load(p *evring.Payload) {
+// fetch takes the event from a slot of the EVD's ring, object and all.
+func (ev *Event) fetch(e *EVD, p *evring.Payload) {
 	w0, w1, w2, w3, w4 := evring.Load(p)
-	ev.Number, ev.op, ev.status, ev.flags = EventNumber(w0), Operation(w0>>32), Status(uint8(w0>>40)), uint16(w0>>48)
-	ev.ref, ev.cookie, ev.length, ev.key, ev.extra = ref(w1), w2, uint32(w3), uint32(w3>>32), w4
+	ev.fill(e, w0, w1, w2, w3, w4)
+	if ev.named() {
+		ev.resolve(e)
+	}
 }
+
+// fill takes the event from the words of a slot, but for the object.
+func (ev *Event) fill(e *EVD, w0, w1, w2, w3, w4 uint64) {
+	ev.Number, ev.op, ev.status, ev.flags = EventNumber(w0), Operation(w0>>32), Status(w0>>40), uint16(w0>>48)
+	ev.ref, ev.cookie, ev.length, ev.key, ev.extra = ref(w1), w2, uint32(w3), uint32(w3>>32), w4
+	ev.evd, ev.obj = e, nil
+}
+
+// named reports whether the event has an object to be found with resolve.
+func (ev *Event) named() bool { return ev.ref != 0 || ev.extra>>evGuestShift != 0 }
 
 // resolve finds the object that the event names.
 func (ev *Event) resolve(e *EVD) {
-	ev.evd, ev.obj = e, nil
 	ia := e.ia
 	if n := ev.extra >> evGuestShift; n != 0 {
 		ia = (*e.guests.Load())[n-1]

@@ -244,8 +244,8 @@ func (ep *EP) postFast(op string, wrs []verbs.SendWR, r *Request, l *LMR) error 
 	if err := ep.checkPost(op, StateConnected); err != nil {
 		return err
 	}
-	ep.request.mu.Lock()
-	defer ep.request.mu.Unlock()
+	ep.request.lock()
+	defer ep.request.unlock()
 	switch {
 	case ep.qp == nil:
 		return ep.errGone(op)

@@ -254,7 +254,7 @@ func (ia *IA) discardEVD() (*EVD, error) {
 	if e.cq, err = ia.device.CreateCQ(1, e.pump); err != nil {
 		return nil, ia.deviceError("ep_create", &ia.base, err)
 	}
-	e.scratch = make([]verbs.Completion, refillBatch)
+	e.preparePolls()
 	ia.mu.Lock()
 	defer ia.mu.Unlock()
 	if ia.sink != nil {

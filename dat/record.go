@@ -1,12 +1,15 @@
 package dat
 
 import (
+	"sync/atomic"
+
+	"kdapl/internal/evring"
 	"kdapl/internal/fastlock"
 	"kdapl/verbs"
 )
 
-// record is what dat keeps of an outstanding request: what its event needs. Its index
-// is the ID of the work request.
+// record is what dat keeps of an outstanding request: what its event needs. The ID of the work request
+// counts the records of its queue, of which the present one are in a ring.
 type record struct {
 	cookie uint64
 	// done is 0 while the request is outstanding; doneWithoutEvent, or doneAt plus the position
@@ -45,13 +48,18 @@ type heldEvent struct {
 
 // dtoQueue is one side of an EP: its requests or its receives.
 type dtoQueue struct {
-	// mu serializes posts. It is held across the device's post, whose notifications may take
-	// EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
+	// mu serializes all but common posts, and with gate all of them: see gate.go. It is held across the device's post, whose
+	// notifications may take EP.mu and EVD locks; nothing that is reached from a notification takes a dtoQueue.mu.
 	mu         fastlock.Mutex
-	rec        []record // of depth entries, made at the first post
+	gate       atomic.Pointer[gate]
+	shut       bool     // the gate is shut: mu is held. Under the gate's lock
+	rec        []record // a power of two, of at least depth entries, made at the first post
 	posted     uint64
 	head, tail uint64 // records in use: [head, tail)
-	depth      int
+	// passed is an ID up to which the consumer has taken all events, as far as that was seen while the EVD was
+	// locked anyway. Written under the EVD's lock, read under mu.
+	passed atomic.Uint64
+	depth  int
 
 	// evd is where completions go. It changes under mu, EP.mu and the EVD's lock, while
 	// nothing is outstanding.
@@ -103,19 +111,27 @@ func (c *DTOCounters) count(s Status, length uint32) {
 }
 
 // reserve makes room for n records at the tail, if need be by looking which events of the
-// oldest were taken, and returns how many of n there is room for. q.mu is held.
+// oldest were taken, and returns how many of n there is room for. the queue is locked.
 func (q *dtoQueue) reserve(n int) int {
 	if q.rec == nil && q.depth > 0 {
-		q.rec = make([]record, q.depth)
+		q.rec = make([]record, evring.Capacity(q.depth))
 	}
-	if room := q.depth - int(q.tail-q.head); room >= n {
+	if room := q.room(); room >= n {
 		return n
 	}
 	q.reclaim()
 	return min(n, q.depth-int(q.tail-q.head))
 }
 
-// reclaim takes records out whose events were taken from the EVD. q.mu is held.
+// room counts the records that are free, as far as that is known without the EVD's lock. the queue is locked.
+func (q *dtoQueue) room() int {
+	if int(q.tail-q.head) >= q.depth {
+		q.head = max(q.head, q.passed.Load())
+	}
+	return q.depth - int(q.tail-q.head)
+}
+
+// reclaim takes records out whose events were taken from the EVD. the queue is locked.
 func (q *dtoQueue) reclaim() {
 	if q.head == q.tail {
 		return
@@ -126,7 +142,7 @@ func (q *dtoQueue) reclaim() {
 	e.begin(&a)
 	taken := a.ring.Head()
 	for q.head < q.tail {
-		rec := &q.rec[q.head%uint64(q.depth)]
+		rec := q.record(q.head)
 		if rec.done == 0 || rec.done >= doneAt && rec.done-doneAt >= taken {
 			break
 		}
@@ -135,13 +151,16 @@ func (q *dtoQueue) reclaim() {
 	e.end(&a)
 }
 
-// next is the index and record of the i-th request behind the tail.
+// record is the record of a request's ID.
+func (q *dtoQueue) record(i uint64) *record { return &q.rec[i&uint64(len(q.rec)-1)] }
+
+// next is the ID and record of the i-th request behind the tail.
 func (q *dtoQueue) next(i int) (uint64, *record) {
-	id := (q.tail + uint64(i)) % uint64(q.depth)
-	return id, &q.rec[id]
+	id := q.tail + uint64(i)
+	return id, q.record(id)
 }
 
-// find returns the record with the number, nil if there is none. The EVD is locked.
+// find returns the record of an ID, nil if there is none. The EVD is locked.
 func (q *dtoQueue) find(id uint64) *record {
 	if q.srq != nil {
 		if all := q.srq.records(); id < uint64(len(all)) {
@@ -149,13 +168,13 @@ func (q *dtoQueue) find(id uint64) *record {
 		}
 		return nil
 	}
-	if id < uint64(len(q.rec)) {
-		return &q.rec[id]
+	if len(q.rec) == 0 {
+		return nil
 	}
-	return nil
+	return q.record(id)
 }
 
-// outstanding counts the requests that have not completed. q.mu is held.
+// outstanding counts the requests that have not completed. the queue is locked.
 func (q *dtoQueue) outstanding() int {
 	if q.head == q.tail {
 		return 0
@@ -167,7 +186,7 @@ func (q *dtoQueue) outstanding() int {
 	defer e.end(&a)
 	n := 0
 	for i := q.head; i < q.tail; i++ {
-		if q.rec[i%uint64(q.depth)].done == 0 {
+		if q.record(i).done == 0 {
 			n++
 		}
 	}
@@ -219,12 +238,12 @@ func (q *dtoQueue) drain(on bool, epoch uint32) {
 // flushLeft completes as flushed what the device did not complete: it is called when
 // the device has nothing more to say, because the QP is gone or never was.
 func (q *dtoQueue) flushLeft(ep *EP) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	q.flushLocked(ep)
 }
 
-// flushLocked is flushLeft with mu held.
+// flushLocked is flushLeft with the queue locked.
 func (q *dtoQueue) flushLocked(ep *EP) {
 	e := q.evd
 	if e == nil {
@@ -234,7 +253,7 @@ func (q *dtoQueue) flushLocked(ep *EP) {
 	e.begin(&a)
 	defer e.end(&a)
 	for i := q.head; i < q.tail; i++ {
-		rec := &q.rec[i%uint64(q.depth)]
+		rec := q.record(i)
 		if rec.done != 0 {
 			continue
 		}

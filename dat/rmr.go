@@ -212,8 +212,8 @@ func (ep *EP) postBind(op string, wrs []verbs.SendWR, req *Request, r *RMR) erro
 		return err
 	}
 	q := &ep.request
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	switch {
 	case ep.qp == nil:
 		return ep.errGone(op)
@@ -226,7 +226,7 @@ func (ep *EP) postBind(op string, wrs []verbs.SendWR, req *Request, r *RMR) erro
 }
 
 // postLocal posts requests that work on the own adapter: the last has the event, those before it are part of
-// it and have none. inFlight counts until the completion of the last. q.mu is held.
+// it and have none. inFlight counts until the completion of the last. the queue is locked.
 func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref, inFlight *atomic.Int32) error {
 	q := &ep.request
 	if q.ud {
@@ -254,7 +254,7 @@ func (ep *EP) postLocal(op string, wrs []verbs.SendWR, r *Request, object ref, i
 	}
 	copy(ep.sendWR[:len(wrs)], wrs)
 	inFlight.Add(1)
-	n, err := ep.submit(op, ep.sendWR[:len(wrs)])
+	n, err := ep.submit(op, ep.qp.PostSend, ep.sendWR[:len(wrs)])
 	q.posted -= uint64(min(n, len(wrs)-1)) // parts do not count for themselves
 	if err != nil {
 		inFlight.Add(-1)

@@ -335,7 +335,7 @@ func (ep *EP) PostSendUD(cookie uint64, flags CompletionFlags, to *AddressHandle
 	return ep.postOne("ib_post_send_ud", &r, local)
 }
 
-// checkDatagram checks what is special about datagrams, and addresses one. request.mu is held.
+// checkDatagram checks what is special about datagrams, and addresses one. the queue is locked.
 func (ep *EP) checkDatagram(op string, wr *verbs.SendWR, to *AddressHandle) error {
 	switch {
 	case to.gone() || to.ia != ep.ia:

@@ -77,7 +77,7 @@ func (e *EVD) recount(a *after, w *watermark) {
 	word, n := a.ring.Ready(a.ring.Cap())
 	for i := range n {
 		var ev Event
-		ev.load(a.ring.At(word, i))
+		ev.fetch(e, a.ring.At(word, i))
 		if ev.ref == w.ep.ref && ev.Stream() == StreamDTO && ev.op.receive() {
 			w.held.add(a.ring.Tail() - uint64(n-i))
 		}
@@ -147,8 +147,8 @@ func (ep *EP) RecvQuery() (RecvInfo, error) {
 	if ep.gone() {
 		return RecvInfo{}, ep.errGone(op)
 	}
-	ep.recv.mu.Lock()
-	defer ep.recv.mu.Unlock()
+	ep.recv.lock()
+	defer ep.recv.unlock()
 	if ep.srq != nil {
 		// A software adapter places a message as a whole, or keeps what has arrived out of the receive.
 		return RecvInfo{}, nil

@@ -132,6 +132,13 @@ type CQ interface {
 	Destroy() error
 }
 
+// SinglePoller is what the CQs of a device also do that can be polled without a lock of their own.
+type SinglePoller interface {
+	// PollAlone is Poll for a consumer that never makes two calls of PollAlone or Poll at a time. Calls
+	// of the other methods may be concurrent with it.
+	PollAlone(dst []Completion) int
+}
+
 // Progresser is what the CQs of a device do whose consumers can help it along: read from
 // and write to the connections that feed the CQ.
 type Progresser interface {
@@ -251,4 +258,20 @@ type QP interface {
 	// Destroy ends the connection abruptly, flushes, delivers the drained marks, and frees the
 	// QP. Later calls return ErrClosed.
 	Destroy() error
+}
+
+// Serial is what the QPs of a device also do that lend the locks of their queues to the consumer, for what it keeps of
+// its own about each post: one lock then does for both. Between lock and unlock is a short section that
+// calls nothing of this contract but the Locked posts, and takes no lock that is held during other
+// calls of it. The two queues may share a lock, also with queues of the peer, so that nobody holds two at a time.
+type Serial interface {
+	// LockSendQueue keeps other posts to the send queue out.
+	LockSendQueue()
+	// PostSendLocked is PostSend for the holder. It does not call back; UnlockSendQueue does.
+	PostSendLocked(wrs []SendWR) (n int, err error)
+	UnlockSendQueue()
+	// LockRecvQueue, PostRecvLocked and UnlockRecvQueue are the same for receives.
+	LockRecvQueue()
+	PostRecvLocked(wrs []RecvWR) (n int, err error)
+	UnlockRecvQueue()
 }

@@ -155,33 +155,47 @@ func (r *Ring) Old() bool { return r.h.tail.Load()>>1 >= NearEnd }
 
 // Lock makes the caller the only producer. Hold it shortly: those who wait yield in turn.
 func (r *Ring) Lock() {
-	if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {
-		return
+	if _, ok := r.TryLock(); !ok {
+		r.LockSlow()
 	}
-	r.lockSlow()
 }
 
-func (r *Ring) lockSlow() {
+// TryLock is Lock if that takes no waiting; otherwise LockSlow follows. Both return the tail, the local position of the
+// next event, for Queued, Place and Release: what comes between the lock and its release is short, so that to load
+// the tail again behind the exchange, and to wait for that, would be much of it.
+func (r *Ring) TryLock() (tail uint64, ok bool) {
+	t := r.h.tail.Load()
+	return t >> 1, t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit)
+}
+
+// Release unlocks with the tail at a position: events are published up to it.
+func (r *Ring) Release(tail uint64) { fastlock.StoreRelease64(&r.h.tail, tail<<1) }
+
+// Place is the payload to fill for the event at the tail. Holder of the lock only.
+func (r *Ring) Place(tail uint64) *Payload { return &r.slots[tail&r.mask] }
+
+// LockSlow is for those whose TryLock failed.
+func (r *Ring) LockSlow() (tail uint64) {
 	if explore.On {
 		explore.Block(func() bool { return r.h.tail.Load()&lockBit == 0 }, false)
 	}
 	// Sections are shorter than queueing up for them.
 	for range spinTurn / 2 {
-		if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {
-			return
+		if tail, ok := r.TryLock(); ok {
+			return tail
 		}
 	}
 	// One contender at a time watches the bit; the others sleep in the mutex.
 	r.slow.Lock()
+	defer r.slow.Unlock()
 	for i := 1; ; i++ {
-		if t := r.h.tail.Load(); t&lockBit == 0 && r.h.tail.CompareAndSwap(t, t|lockBit) {
-			break
+		if tail, ok := r.TryLock(); ok {
+			return tail
 		}
 		if i%spinTurn == 0 {
 			runtime.Gosched()
 		}
 	}
-	r.slow.Unlock()
 }
 
 // Unlock publishes the first n slots that the holder of the lock filled, and unlocks.
@@ -200,11 +214,17 @@ func (r *Ring) Generation() uint64 { return r.h.head.Load() & genMask }
 // Free is the number of slots that can be filled. Holder of the lock only.
 func (r *Ring) Free() int { return len(r.slots) - r.Len() }
 
-// Fits reports whether the ring is in use, has years to go, and holds fewer than limit events, so that another
-// one can be put into Slot(0). Holder of the lock only, with nothing unpublished.
-func (r *Ring) Fits(limit int) bool {
-	w, t := r.h.head.Load(), r.h.tail.Load()>>1
-	return w&frozen == 0 && t < NearEnd && int(t-w&posMask) < min(limit, len(r.slots))
+// Queued counts the events; ok is false if the ring is frozen, and so its lock nobody's any more, or has not years to go. Holder of
+// the lock only.
+func (r *Ring) Queued(tail uint64) (n int, ok bool) {
+	w := r.h.head.Load()
+	return int(tail - w&posMask), w&frozen == 0 && tail < NearEnd
+}
+
+// Empty reports that the ring is in use and holds nothing. Holder of the lock only.
+func (r *Ring) Empty(tail uint64) bool {
+	w := r.h.head.Load()
+	return w&frozen == 0 && w&posMask == tail
 }
 
 // Slot is the payload to fill for the event that is ahead places behind the last published

@@ -33,6 +33,7 @@ type qp struct {
 	srq      *srq
 	raw, ud  bool
 	acct     account
+	borrow   bool // the last post was made with the lock that the device lends
 	conn     *connLog
 	// gone is whether it was destroyed, lost whether its end cannot be accounted for: its
 	// instance was closed, or its CQ overflowed.
@@ -215,7 +216,7 @@ func (q *qp) tryPost(wrs ...verbs.SendWR) (int, error) {
 	for _, wr := range wrs {
 		l.pending = append(l.pending, entry{id: wr.ID, op: wr.Op, signaled: wr.Flags&verbs.SendSignaled != 0})
 	}
-	n, err := q.v.PostSend(wrs)
+	n, err := q.postSend(wrs)
 	return q.enter("PostSend", l, len(wrs), n, err)
 }
 
@@ -228,8 +229,32 @@ func (q *qp) tryRecv(wrs ...verbs.RecvWR) (int, error) {
 	for _, wr := range wrs {
 		l.pending = append(l.pending, entry{id: wr.ID, op: verbs.OpRecv, signaled: true})
 	}
-	n, err := q.v.PostRecv(wrs)
+	n, err := q.postRecv(wrs)
 	return q.enter("PostRecv", l, len(wrs), n, err)
+}
+
+// postSend posts, every other time with the lock that the device lends if it lends it. acct.mu is held.
+func (q *qp) postSend(wrs []verbs.SendWR) (int, error) {
+	s, ok := q.v.(verbs.Serial)
+	if q.borrow = !q.borrow; !ok || !q.borrow {
+		return q.v.PostSend(wrs)
+	}
+	s.LockSendQueue()
+	n, err := s.PostSendLocked(wrs)
+	s.UnlockSendQueue()
+	return n, err
+}
+
+// postRecv is postSend for receives.
+func (q *qp) postRecv(wrs []verbs.RecvWR) (int, error) {
+	s, ok := q.v.(verbs.Serial)
+	if q.borrow = !q.borrow; !ok || !q.borrow {
+		return q.v.PostRecv(wrs)
+	}
+	s.LockRecvQueue()
+	n, err := s.PostRecvLocked(wrs)
+	s.UnlockRecvQueue()
+	return n, err
 }
 
 // enter keeps the entries that the device took.

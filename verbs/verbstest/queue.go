@@ -20,9 +20,10 @@ type cq struct {
 	// raw leaves the completions to the rule: nothing is accounted.
 	raw bool
 
-	mu   sync.Mutex
-	buf  [16]verbs.Completion
-	seen []verbs.Completion
+	mu    sync.Mutex
+	buf   [16]verbs.Completion
+	seen  []verbs.Completion
+	alone bool // the last poll was PollAlone
 	// looks counts the polls that found nothing.
 	looks int
 }
@@ -65,7 +66,13 @@ func (c *cq) poll() {
 // drain polls until nothing is left.
 func (c *cq) drain() (moved int) {
 	for {
-		n := c.v.Poll(c.buf[:])
+		poll := c.v.Poll
+		if p, ok := c.v.(verbs.SinglePoller); ok {
+			if c.alone = !c.alone; c.alone {
+				poll = p.PollAlone // no rule polls while another goroutine does
+			}
+		}
+		n := poll(c.buf[:])
 		if n < 0 || n > len(c.buf) {
 			c.e.Errorf("Poll of %d completions returned %d", len(c.buf), n)
 			return moved

@@ -299,10 +299,10 @@ func (c *Context) lanes(pd *PD) []*Lane {
 
 func (c *Context) removeQP(q *QP) {
 	if q.sendCQ != nil {
-		q.sendCQ.detach(q.sowner)
+		q.sendCQ.detach(q.sowner, q.sqPushed)
 	}
 	if q.recvCQ != nil {
-		q.recvCQ.detach(q.rowner)
+		q.recvCQ.detach(q.rowner, q.rqPushed)
 	}
 	c.obj.Lock()
 	defer c.obj.Unlock()

@@ -19,38 +19,54 @@ type cqe struct {
 	what   uint64 // operation, status, flags from the lowest byte on; source QP in the upper half
 }
 
-// owner is what a CQ knows of a work queue that completes to it. queued counts its
-// completions that were not polled: a work queue has room again when its completion was
-// polled, as on an adapter, so that a CQ as long as its work queues together cannot overflow.
+// owner is what a CQ knows of a work queue that completes to it. The queue counts what it has pushed, and the poller what was
+// polled: a work queue has room again when its completion was polled, as on an adapter, so that a CQ as long as its
+// work queues together cannot overflow.
 type owner struct {
 	user   uint64
 	qpn    uint32
-	queued int32
-	marks  int32
-	gone   bool
-	shared *srqShare // if the receives are an SRQ's
+	polled atomic.Uint32 // completions; written by the poller
+	marks  atomic.Uint32 // drained marks; likewise
+	shared *srqShare     // if the receives are an SRQ's
+
+	pushedMarks uint32 // under the lock
+	pushed      uint32 // of a queue that is gone: what it has pushed in all
 }
 
-// CQ is a completion queue: a ring of plain values.
-//
-// Its lock, head and tail are one word, so that the store that publishes a completion also
-// unlocks, and to see that the queue is empty takes one load.
-type CQ struct {
-	word atomic.Uint64
-	turn sync.Mutex // the right to wait for the lock
+// idle reports that no completion of a queue that is gone is left.
+func (o *owner) idle() bool {
+	return o.polled.Load() == o.pushed && o.marks.Load() == o.pushedMarks
+}
 
-	ring []cqe // a power of two long
-	room int   // length of the ring, 0 once it takes nothing any more
-	// loud tells, from the head on, up to where completions are queued that ArmSolicited
-	// waits for.
-	loud   uint32
-	cap    int // a power of two
-	marks  int // drained marks among the queued; they need no room of the consumer's
+// CQ is a completion queue: a ring of plain values, written under a lock and read by one poller without.
+//
+// The lock and the tail are one word, so that the store that publishes a completion also unlocks. The poller publishes the
+// head behind what it has read, and only then counts the completions as polled: who sees that there is
+// room in a work queue sees the room in the ring.
+type CQ struct {
+	word  atomic.Uint64 // bit 0 is the lock; above, the position behind the last completion
+	turn  sync.Mutex    // the right to wait for the lock
+	head  atomic.Uint64 // the position of the next one to poll; written by the poller
+	polls fastlock.Mutex
+
+	// ring is nil before the first completion, and once the CQ is closed. It changes under the lock; a new one has what
+	// an old one had that was not polled, so the poller may still read an old one.
+	ring atomic.Pointer[[]cqe]
+	// owners are the work queues, by number. The list changes under the lock.
+	owners      atomic.Pointer[[]atomic.Pointer[owner]]
+	polledMarks atomic.Uint64 // drained marks; written by the poller
+
+	// The rest is under the lock.
+
+	slots  []cqe  // the ring
+	free   uint64 // the position up to which it is known to have room; 0 once the CQ takes nothing any more
+	loud   uint64 // the position behind the last completion that ArmSolicited waits for
+	cap    int    // a power of two
+	marks  uint64 // drained marks that were pushed; they need no room of the consumer's
 	armed  armState
-	failed bool
+	failed bool // it takes nothing any more
 	closed bool
-	owners []owner
-	spare  []uint32 // owners that are free
+	left   []uint32 // owners whose queues are gone
 
 	ctx    *Context
 	fed    *fedCQ // what the consumer has, if the CQ has a feed
@@ -58,43 +74,32 @@ type CQ struct {
 	queues int // attached, under the context's object lock
 }
 
-// The parts of CQ.word: a lock bit, and positions that count on modulo 2^31.
 const (
-	cqLocked  = 1
-	cqSpins   = 32 // looks at the lock before yielding
-	cqPosBits = 31
-	cqPosMask = 1<<cqPosBits - 1
+	cqLocked = 1
+	cqSpins  = 32 // looks at the lock before yielding
 )
 
-func cqWord(head, tail uint32) uint64 {
-	return uint64(head&cqPosMask)<<(cqPosBits+1) | uint64(tail&cqPosMask)<<1
+// tryLock takes the lock if nobody has it, and returns the tail.
+func (c *CQ) tryLock() (tail uint64, ok bool) {
+	w := c.word.Load() &^ cqLocked
+	return w >> 1, c.word.CompareAndSwap(w, w|cqLocked)
 }
 
-func cqHead(w uint64) uint32 { return uint32(w >> (cqPosBits + 1)) }
-
-func cqTail(w uint64) uint32 { return uint32(w>>1) & cqPosMask }
-
-// tryLock takes the lock if nobody has it. The word that it returns has no lock bit.
-func (c *CQ) tryLock() (w uint64, ok bool) {
-	w = c.word.Load() &^ cqLocked
-	return w, c.word.CompareAndSwap(w, w|cqLocked)
-}
-
-// lock takes the lock and returns the head and tail.
-func (c *CQ) lock() (head, tail uint32) {
-	w, ok := c.tryLock()
+// lock takes the lock and returns the tail.
+func (c *CQ) lock() (tail uint64) {
+	t, ok := c.tryLock()
 	if !ok {
-		w = c.lockSlow()
+		t = c.lockSlow()
 	}
-	return cqHead(w), cqTail(w)
+	return t
 }
 
-func (c *CQ) lockSlow() uint64 {
+func (c *CQ) lockSlow() (tail uint64) {
 	c.turn.Lock()
 	defer c.turn.Unlock()
 	for i := 1; ; i++ {
-		if w, ok := c.tryLock(); ok {
-			return w
+		if t, ok := c.tryLock(); ok {
+			return t
 		}
 		if i%cqSpins == 0 {
 			runtime.Gosched()
@@ -102,11 +107,8 @@ func (c *CQ) lockSlow() uint64 {
 	}
 }
 
-// unlock publishes the head and tail and releases the lock.
-func (c *CQ) unlock(head, tail uint32) { fastlock.StoreRelease64(&c.word, cqWord(head, tail)) }
-
-// count is the number of queued completions between two positions.
-func count(head, tail uint32) int { return int((tail - head) & cqPosMask) }
+// unlock publishes the tail and releases the lock.
+func (c *CQ) unlock(tail uint64) { fastlock.StoreRelease64(&c.word, tail<<1) }
 
 type armState uint8
 
@@ -132,126 +134,149 @@ func newCQ(c *Context, cqe int, notify func()) *CQ {
 
 func ceilPow2(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// attach adds a work queue.
-func (c *CQ) attach(q *QP, shared *srqShare) uint32 {
-	h, t := c.lock()
-	defer c.unlock(h, t)
-	o := owner{user: q.userData, qpn: q.num, shared: shared}
-	if n := len(c.spare); n > 0 {
-		i := c.spare[n-1]
-		c.spare = c.spare[:n-1]
-		c.owners[i] = o
-		return i
+// attach adds a work queue, and returns its number and what the CQ knows of it.
+func (c *CQ) attach(q *QP, shared *srqShare) (uint32, *owner) {
+	t := c.lock()
+	defer c.unlock(t)
+	o := &owner{user: q.userData, qpn: q.num, shared: shared}
+	var all []atomic.Pointer[owner]
+	if p := c.owners.Load(); p != nil {
+		all = *p
 	}
-	c.owners = append(c.owners, o)
-	return uint32(len(c.owners) - 1)
+	for k, i := range c.left {
+		if all[i].Load().idle() {
+			c.left = append(c.left[:k], c.left[k+1:]...)
+			all[i].Store(o)
+			return i, o
+		}
+	}
+	n := uint32(len(all))
+	if len(all) == cap(all) {
+		grown := make([]atomic.Pointer[owner], n, max(1, 2*n))
+		for i := range all {
+			grown[i].Store(all[i].Load())
+		}
+		all = grown
+	}
+	all = all[:n+1] // nobody reads beyond the length of the list that he has
+	all[n].Store(o)
+	c.owners.Store(&all)
+	return n, o
 }
 
-// detach removes a work queue; its queued completions stay.
-func (c *CQ) detach(i uint32) {
-	h, t := c.lock()
-	defer c.unlock(h, t)
-	o := &c.owners[i]
-	o.gone = true
-	if o.queued+o.marks == 0 {
-		c.spare = append(c.spare, i)
-	}
-}
-
-// queued is the number of a work queue's completions that were not polled.
-func (c *CQ) queued(i uint32) uint32 {
-	h, t := c.lock()
-	n := c.owners[i].queued
-	c.unlock(h, t)
-	return uint32(n)
+// detach removes a work queue that has pushed a number of completions; those that are queued stay.
+func (c *CQ) detach(i, pushed uint32) {
+	t := c.lock()
+	defer c.unlock(t)
+	(*c.owners.Load())[i].Load().pushed = pushed
+	c.left = append(c.left, i)
 }
 
 // push adds a completion of the work queue i. The caller holds l.
 func (c *CQ) push(l *Lane, i uint32, id, what uint64, length uint32, tags uint64) {
-	w, ok := c.tryLock() // lock would not be inlined
+	t, ok := c.tryLock() // lock would not be inlined
 	if !ok {
-		w = c.lockSlow()
+		t = c.lockSlow()
 	}
-	h, t := cqHead(w), cqTail(w)
-	if n := count(h, t); n >= c.room && !c.grow(l, h, t, n-c.marks >= c.cap) {
-		c.unlock(h, t)
+	if t >= c.free && !c.grow(l, t, false) {
+		c.unlock(t)
 		return
 	}
-	e := &c.ring[t&uint32(len(c.ring)-1)]
+	e := &c.slots[t&uint64(len(c.slots)-1)]
 	e.id = id
 	e.amount = uint64(length) | uint64(i)<<32
 	e.tags = tags
 	e.what = what
-	c.owners[i].queued++
 	t++
-	if what&whatLoud != 0 {
-		c.loud = uint32(count(h, t))
-		if c.armed != armedNot {
-			c.armed = armedNot
-			l.notify(c)
-		}
-	} else if c.armed == armedNext {
+	if c.armed != armedNot || what&whatLoud != 0 {
+		c.notice(l, t, what&whatLoud != 0)
+	}
+	c.unlock(t)
+}
+
+// notice notes where a completion ends that ArmSolicited waits for, and notifies if the CQ is armed for it.
+func (c *CQ) notice(l *Lane, tail uint64, loud bool) {
+	if loud {
+		c.loud = tail
+	}
+	if c.armed == armedNext || loud && c.armed == armedSolicited {
 		c.armed = armedNot
 		l.notify(c)
 	}
-	c.unlock(h, t)
 }
 
 // mark adds the drained mark of the work queue i. The caller holds l.
 func (c *CQ) mark(l *Lane, i uint32, f verbs.CompletionFlags) {
-	h, t := c.lock()
-	if count(h, t) >= c.room && !c.grow(l, h, t, c.marks > c.ctx.attr.MaxCQE) {
-		c.unlock(h, t)
+	t := c.lock()
+	if t >= c.free && !c.grow(l, t, true) {
+		c.unlock(t)
 		return
 	}
 	c.marks++
-	c.ring[t&uint32(len(c.ring)-1)] = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
-	c.owners[i].marks++
-	t++
-	c.loud = uint32(count(h, t))
-	if c.armed != armedNot {
-		c.armed = armedNot
-		l.notify(c)
-	}
-	c.unlock(h, t)
+	c.slots[t&uint64(len(c.slots)-1)] = cqe{amount: uint64(i) << 32, what: packWhat(verbs.OpDrained, verbs.StatusSuccess, f)}
+	(*c.owners.Load())[i].Load().pushedMarks++
+	c.notice(l, t+1, true)
+	c.unlock(t + 1)
 }
 
-// grow makes room for one more completion, or, if the CQ is full, fails it.
-func (c *CQ) grow(l *Lane, h, t uint32, full bool) bool {
+// grow looks for room for the completion at the tail, makes some, or, if the CQ is full, fails it. The caller holds the lock.
+func (c *CQ) grow(l *Lane, t uint64, mark bool) bool {
 	if c.failed || c.closed {
 		return false
 	}
+	marks := c.marks - c.polledMarks.Load() // before the head: then they are none too few, and it is not full too early
+	h := c.head.Load()
+	full := int(t-h)-int(marks) >= c.cap
+	if mark {
+		full = int(marks) > c.ctx.attr.MaxCQE
+	}
 	if full {
 		// What is there can be polled; nothing comes behind what is lost.
-		c.failed, c.room = true, 0
+		c.failed, c.free = true, 0
 		l.later(deed{kind: deedCQError, cq: c})
 		return false
 	}
-	n := count(h, t)
-	ring := make([]cqe, max(min(16, c.cap), ceilPow2(n+1)))
-	for i := range uint32(n) {
-		ring[(h+i)&uint32(len(ring)-1)] = c.ring[(h+i)&uint32(len(c.ring)-1)]
+	if int(t-h) == len(c.slots) {
+		ring := make([]cqe, max(min(16, c.cap), 2*len(c.slots)))
+		for i := h; i != t; i++ {
+			ring[i&uint64(len(ring)-1)] = c.slots[i&uint64(len(c.slots)-1)]
+		}
+		c.slots = ring
+		c.ring.Store(&ring)
 	}
-	c.ring, c.room = ring, len(ring)
+	// No further than the consumer's room, which is looked at again then.
+	c.free = h + min(uint64(len(c.slots)), uint64(c.cap)+marks)
 	return true
 }
 
 // Poll implements [verbs.CQ].
 func (c *CQ) Poll(dst []verbs.Completion) int {
-	if w := c.word.Load(); cqHead(w) == cqTail(w) {
+	if c.word.Load()>>1 == c.head.Load() {
 		return 0
 	}
-	w, ok := c.tryLock() // lock would not be inlined
-	if !ok {
-		w = c.lockSlow()
+	c.polls.Lock()
+	n := c.PollAlone(dst)
+	c.polls.Unlock()
+	return n
+}
+
+// PollAlone implements [verbs.SinglePoller].
+func (c *CQ) PollAlone(dst []verbs.Completion) int {
+	h := c.head.Load()
+	n := min(len(dst), int(c.word.Load()>>1-h))
+	if n <= 0 {
+		return 0
 	}
-	h, t := cqHead(w), cqTail(w)
-	n := min(len(dst), count(h, t))
+	p := c.ring.Load()
+	if p == nil {
+		return 0
+	}
+	ring, owners := *p, *c.owners.Load()
 	for k := range dst[:n] {
-		e := &c.ring[h&uint32(len(c.ring)-1)]
+		e := &ring[h&uint64(len(ring)-1)]
 		h++
 		amount, tags, what := e.amount, e.tags, e.what
-		o := &c.owners[amount>>32]
+		o := owners[amount>>32].Load()
 		d := &dst[k]
 		d.ID = e.id
 		d.UserData = o.user
@@ -263,30 +288,28 @@ func (c *CQ) Poll(dst []verbs.Completion) int {
 		d.Op = verbs.Opcode(what)
 		d.Status = verbs.Status(what >> 8)
 		d.Flags = verbs.CompletionFlags(what >> 16)
+		fastlock.StoreRelease64(&c.head, h)
 		if d.Op == verbs.OpDrained {
-			o.marks--
-			c.marks--
-		} else {
-			o.queued--
-			if o.shared != nil {
-				o.shared.polled++
-			}
+			fastlock.StoreRelease64(&c.polledMarks, c.polledMarks.Load()+1)
+			fastlock.StoreRelease32(&o.marks, o.marks.Load()+1)
+			continue
 		}
-		if o.gone && o.queued+o.marks == 0 {
-			c.spare = append(c.spare, uint32(amount>>32))
+		if o.shared != nil {
+			fastlock.StoreRelease32(&o.shared.polled, o.shared.polled.Load()+1)
 		}
+		fastlock.StoreRelease32(&o.polled, o.polled.Load()+1)
 	}
-	c.loud -= min(c.loud, uint32(n))
-	c.unlock(h, t)
 	return n
 }
 
 // Arm implements [verbs.CQ].
 func (c *CQ) Arm(kind verbs.ArmKind) (ready bool) {
-	h, t := c.lock()
+	t := c.lock()
+	h := c.head.Load()
 	switch {
+	case c.closed:
 	case kind == verbs.ArmSolicited && c.ctx.attr.Can(verbs.CapSolicited):
-		if ready = c.loud > 0; !ready {
+		if ready = c.loud > h; !ready {
 			c.armed = max(c.armed, armedSolicited)
 		}
 	default:
@@ -294,14 +317,18 @@ func (c *CQ) Arm(kind verbs.ArmKind) (ready bool) {
 			c.armed = armedNext
 		}
 	}
-	c.unlock(h, t)
+	c.unlock(t)
 	return ready
 }
 
 // Peek implements [verbs.Peeker].
 func (c *CQ) Peek(max int) int {
-	w := c.word.Load()
-	return min(max, count(cqHead(w), cqTail(w)))
+	h := c.head.Load() // before the tail, which is never behind it then
+	n := min(max, int(c.word.Load()>>1-h))
+	if c.ring.Load() == nil {
+		return 0
+	}
+	return n
 }
 
 // Serial is a word that changes with each completion that is queued, for consumers that look without a call.
@@ -309,24 +336,26 @@ func (c *CQ) Serial() *atomic.Uint64 { return &c.word }
 
 // Cap implements [verbs.CQ].
 func (c *CQ) Cap() int {
-	h, t := c.lock()
-	defer c.unlock(h, t)
+	t := c.lock()
+	defer c.unlock(t)
 	return c.cap
 }
 
 // Resize implements [verbs.CQ].
 func (c *CQ) Resize(cqe int) error {
-	h, t := c.lock()
-	defer c.unlock(h, t)
+	t := c.lock()
+	defer c.unlock(t)
+	marks := c.marks - c.polledMarks.Load()
+	h := c.head.Load()
 	switch {
 	case c.closed:
 		return verbs.ErrClosed
 	case cqe < 1 || cqe > c.ctx.attr.MaxCQE:
 		return verbs.ErrInvalid
-	case ceilPow2(cqe) < count(h, t)-c.marks:
+	case ceilPow2(cqe) < int(t-h)-int(marks):
 		return verbs.ErrBusy
 	}
-	c.cap = ceilPow2(cqe)
+	c.cap, c.free = ceilPow2(cqe), 0 // room is looked for anew
 	return nil
 }
 
@@ -335,7 +364,8 @@ func (c *CQ) Destroy() error { return c.ctx.destroyCQ(c, false) }
 
 // shut makes a destroyed CQ empty.
 func (c *CQ) shut() {
-	_, t := c.lock()
-	c.closed, c.armed, c.ring, c.room, c.loud, c.marks = true, armedNot, nil, 0, 0, 0
-	c.unlock(t, t)
+	t := c.lock()
+	c.closed, c.armed, c.slots, c.free = true, armedNot, nil, 0
+	c.ring.Store(nil)
+	c.unlock(t)
 }

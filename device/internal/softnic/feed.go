@@ -42,9 +42,9 @@ func cqOf(v verbs.CQ) *CQ {
 
 // Armed reports that the CQ is armed and has not notified since.
 func (c *CQ) Armed() bool {
-	h, t := c.lock()
+	t := c.lock()
 	armed := c.armed != armedNot
-	c.unlock(h, t)
+	c.unlock(t)
 	return armed
 }
 
@@ -84,8 +84,8 @@ func (q *QP) Queued() bool { return q.sq.next != q.sq.tail }
 // Busy reports that more than the last n requests are queued, running, or completed without the
 // consumer having polled the completion. The caller holds the lane of the send side.
 func (q *QP) Busy(n int) bool {
-	if q.sq.count()+q.sqCQEs > uint32(n) && q.sqCQEs > 0 {
-		q.sqCQEs = q.sendCQ.queued(q.sowner)
+	if q.sendUsed() > uint32(n) {
+		q.sendRecount()
 	}
-	return q.sq.count()+q.sqCQEs > uint32(n)
+	return q.sendUsed() > uint32(n)
 }

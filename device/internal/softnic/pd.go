@@ -124,7 +124,7 @@ func (c *Context) addQP(q *QP) error {
 	}
 	if q.sendCQ != nil {
 		q.sendCQ.queues++
-		q.sowner = q.sendCQ.attach(q, nil)
+		q.sowner, q.sknown = q.sendCQ.attach(q, nil)
 	}
 	var share *srqShare
 	if q.srq != nil {
@@ -134,7 +134,7 @@ func (c *Context) addQP(q *QP) error {
 	}
 	if q.recvCQ != nil {
 		q.recvCQ.queues++
-		q.rowner = q.recvCQ.attach(q, share)
+		q.rowner, q.rknown = q.recvCQ.attach(q, share)
 	}
 	q.pd.uses++
 	c.qps[q] = struct{}{}

@@ -8,33 +8,46 @@ import (
 
 // PostSend implements [verbs.QP].
 func (q *QP) PostSend(wrs []verbs.SendWR) (int, error) {
+	q.lane.mu.Lock()
+	n, err := q.PostSendLocked(wrs)
+	q.UnlockSendQueue()
+	return n, err
+}
+
+// LockSendQueue implements [verbs.Serial].
+func (q *QP) LockSendQueue() { q.lane.mu.Lock() }
+
+// PostSendLocked implements [verbs.Serial].
+func (q *QP) PostSendLocked(wrs []verbs.SendWR) (n int, err error) {
 	l := q.lane
-	l.mu.Lock()
-	var err error
-	n := 0
 	for n < len(wrs) {
 		if err = q.postSend(l, &wrs[n]); err != nil {
 			break
 		}
 		n++
 	}
-	ring := false
 	if n > 0 && (!q.direct || q.bell != nil) && q.smode == sideRun {
-		if q.bell != nil {
-			ring = q.bell.Rang(l)
-		} else {
+		if q.bell == nil {
 			q.wire.Posted(l)
+		} else if q.bell.Rang(l) {
+			q.rang = true
 		}
 	}
-	if l.dirty {
-		l.unlockDirty()
-	} else {
+	return n, err
+}
+
+// UnlockSendQueue implements [verbs.Serial].
+func (q *QP) UnlockSendQueue() {
+	l, rang := q.lane, q.rang
+	if !rang && !l.dirty {
 		l.mu.Unlock()
+		return
 	}
-	if ring {
+	q.rang = false
+	l.Unlock()
+	if rang {
 		q.bell.Flush()
 	}
-	return n, err
 }
 
 func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
@@ -45,7 +58,7 @@ func (q *QP) postSend(l *Lane, wr *verbs.SendWR) error {
 	if q.smode != sideRun {
 		return q.postStopped(l, wr)
 	}
-	if q.sq.count()+q.sqCQEs >= q.sq.depth && !q.sendRoom() {
+	if q.sendUsed() >= q.sq.depth && !q.sendRoom() {
 		return verbs.ErrQueueFull
 	}
 	info := &ops[h.Op]
@@ -102,13 +115,21 @@ func (q *QP) enqueue(h *Head, sg []verbs.SGE, v Vec) {
 	}
 }
 
-// sendRoom asks the CQ how many completions are still there.
-func (q *QP) sendRoom() bool {
-	if q.sendCQ == nil || q.sqCQEs == 0 {
-		return false
+// sendUsed counts the places of the send queue that are in use: by requests, and by completions of which
+// it is not known that they were polled.
+func (q *QP) sendUsed() uint32 { return q.sq.count() + q.sqPushed - q.sqPolled }
+
+// sendRecount asks how many completions were polled.
+func (q *QP) sendRecount() {
+	if q.sendCQ != nil {
+		q.sqPolled = q.sknown.polled.Load()
 	}
-	q.sqCQEs = q.sendCQ.queued(q.sowner)
-	return q.sq.count()+q.sqCQEs < q.sq.depth
+}
+
+// sendRoom is whether there is room after all.
+func (q *QP) sendRoom() bool {
+	q.sendRecount()
+	return q.sendUsed() < q.sq.depth
 }
 
 // refuseOp says why an operation or its number of segments is not allowed.
@@ -168,7 +189,7 @@ func (q *QP) postStopped(l *Lane, wr *verbs.SendWR) error {
 	case sideClosed:
 		return verbs.ErrClosed
 	case sideHalt, sideFlush:
-		if q.sq.count()+q.sqCQEs >= q.sq.depth && !q.sendRoom() {
+		if q.sendUsed() >= q.sq.depth && !q.sendRoom() {
 			return verbs.ErrQueueFull
 		}
 		if q.smode == sideHalt {
@@ -198,7 +219,7 @@ func (q *QP) failSend(l *Lane, h *Head, st verbs.Status) {
 }
 
 func (q *QP) pushSend(l *Lane, h *Head, st verbs.Status, n uint32) {
-	q.sqCQEs++
+	q.sqPushed++
 	q.sendCQ.push(l, q.sowner, h.ID, uint64(h.Op)|uint64(st)<<8, n, 0)
 }
 
@@ -326,15 +347,26 @@ func (q *QP) checkDrained(l *Lane) {
 
 // PostRecv implements [verbs.QP].
 func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
-	l := q.rlane.Load()
-	if !l.mu.TryLock() {
-		l = q.LockRecv()
-	} else if q.rlane.Load() != l {
+	q.LockRecvQueue()
+	n, err := q.PostRecvLocked(wrs)
+	q.UnlockRecvQueue()
+	return n, err
+}
+
+// LockRecvQueue implements [verbs.Serial].
+func (q *QP) LockRecvQueue() {
+	if l := q.rlane.Load(); l.mu.TryLock() {
+		if q.rlane.Load() == l {
+			return
+		}
 		l.mu.Unlock()
-		l = q.LockRecv()
 	}
-	var err error
-	n := 0
+	q.LockRecv()
+}
+
+// PostRecvLocked implements [verbs.Serial].
+func (q *QP) PostRecvLocked(wrs []verbs.RecvWR) (n int, err error) {
+	l := q.rlane.Load()
 	for n < len(wrs) {
 		if err = q.postRecv(l, &wrs[n]); err != nil {
 			break
@@ -345,13 +377,11 @@ func (q *QP) PostRecv(wrs []verbs.RecvWR) (int, error) {
 		q.starved = false
 		q.wire.RecvReady(l)
 	}
-	if l.dirty {
-		l.unlockDirty()
-	} else {
-		l.mu.Unlock()
-	}
 	return n, err
 }
+
+// UnlockRecvQueue implements [verbs.Serial].
+func (q *QP) UnlockRecvQueue() { q.rlane.Load().Unlock() }
 
 func (q *QP) postRecv(l *Lane, wr *verbs.RecvWR) error {
 	switch {
@@ -362,7 +392,7 @@ func (q *QP) postRecv(l *Lane, wr *verbs.RecvWR) error {
 	case wr.NumSGE > q.rq.maxSGE:
 		return verbs.ErrInvalid
 	}
-	if q.rq.count()+q.rqCQEs >= q.rq.depth && !q.recvRoom() {
+	if q.recvUsed() >= q.rq.depth && !q.recvRoom() {
 		return verbs.ErrQueueFull
 	}
 	if q.rmode == sideFlush {
@@ -376,12 +406,14 @@ func (q *QP) postRecv(l *Lane, wr *verbs.RecvWR) error {
 	return nil
 }
 
+// recvUsed is sendUsed of the receive queue, recvRoom its sendRoom.
+func (q *QP) recvUsed() uint32 { return q.rq.count() + q.rqPushed - q.rqPolled }
+
 func (q *QP) recvRoom() bool {
-	if q.recvCQ == nil || q.rqCQEs == 0 {
-		return false
+	if q.recvCQ != nil {
+		q.rqPolled = q.rknown.polled.Load()
 	}
-	q.rqCQEs = q.recvCQ.queued(q.rowner)
-	return q.rq.count()+q.rqCQEs < q.rq.depth
+	return q.recvUsed() < q.rq.depth
 }
 
 // checkRecv checks the segments of a receive at the post.
@@ -400,6 +432,6 @@ func (pd *PD) checkRecv(l *Lane, k *lastKey, sg []verbs.SGE) Verdict {
 }
 
 func (q *QP) pushRecv(l *Lane, id, what uint64, n uint32, tags uint64) {
-	q.rqCQEs++
+	q.rqPushed++
 	q.recvCQ.push(l, q.rowner, id, what, n, tags)
 }

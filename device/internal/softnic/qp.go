@@ -37,12 +37,15 @@ type QP struct {
 	direct bool
 	smode  sideMode
 	sowes  bool // a drained mark is owed
+	rang   bool // the bell asked to be flushed when the lane is released
 	failed bool // a request failed or was flushed: so is what is behind it, done or not
-	sqCQEs uint32
 	sendCQ *CQ
 	sowner uint32
-	reads  int  // agreed depth of outbound reads
-	slink  Link // the connection that sends belong to
+	sknown *owner // what sendCQ knows of the queue
+	// Completions that were pushed, and those of them of which it is known that they were polled.
+	sqPushed, sqPolled uint32
+	reads              int  // agreed depth of outbound reads
+	slink              Link // the connection that sends belong to
 
 	// The receive side, under the lane that rlane holds.
 	rlane   atomic.Pointer[Lane]
@@ -54,11 +57,13 @@ type QP struct {
 	rmode   sideMode
 	rowes   bool
 	starved bool // the wire waits for RecvReady
-	rqCQEs  uint32
 	recvCQ  *CQ
 	rowner  uint32
-	srq     *SRQ
-	draw    *srqDraw // what goes with srq
+	rknown  *owner
+	// As of the send side.
+	rqPushed, rqPolled uint32
+	srq                *SRQ
+	draw               *srqDraw // what goes with srq
 
 	num          uint32
 	qkey         uint32

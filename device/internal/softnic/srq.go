@@ -1,6 +1,10 @@
 package softnic
 
-import "kdapl/verbs"
+import (
+	"sync/atomic"
+
+	"kdapl/verbs"
+)
 
 // SRQ is a shared receive queue.
 type SRQ struct {
@@ -24,8 +28,8 @@ type SRQ struct {
 // a completion was polled, like any work queue.
 type srqShare struct {
 	cq     *CQ
-	taken  uint32 // under the SRQ's lane
-	polled uint32 // under the CQ's lock
+	taken  uint32        // under the SRQ's lane
+	polled atomic.Uint32 // written by the CQ's poller
 }
 
 // srqDraw is what a QP of an SRQ has beside.
@@ -54,12 +58,12 @@ func (s *SRQ) recount() {
 	s.out = 0
 	kept := s.shares[:0]
 	for _, sh := range s.shares {
-		h, t := sh.cq.lock()
-		polled, closed := sh.polled, sh.cq.closed
-		sh.cq.unlock(h, t)
+		t := sh.cq.lock()
+		closed := sh.cq.closed
+		sh.cq.unlock(t)
 		if !closed {
 			kept = append(kept, sh)
-			s.out += sh.taken - polled
+			s.out += sh.taken - sh.polled.Load()
 		}
 	}
 	clear(s.shares[len(kept):])
