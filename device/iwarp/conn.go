@@ -196,6 +196,10 @@ func (c *conn) watch() {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	c.unlist()
+	if c.rx.take() { // pollers leave their buffer
+		c.rx.trim()
+		c.rx.give()
+	}
 	if !c.watched && !c.over {
 		c.watched = true
 		go c.waitFn()
@@ -300,10 +304,6 @@ func (c *conn) list() bool {
 
 // waiter waits for input on a small stack and hands over to a receiver.
 func (c *conn) waiter() {
-	if c.rx.take() { // a poller has left it, and may have left its buffer
-		c.rx.trim()
-		c.rx.give()
-	}
 	for {
 		c.nc.WaitReadable() // its error is found again by the read
 		if c.rx.take() {
