@@ -130,7 +130,7 @@ func bars(title, y string, groups, names []string, values [][]float64) (*plot.Pl
 	if most == 0 {
 		return nil, nil
 	}
-	p.Y.Max = 1.3 * most
+	p.Y.Max = 1.6 * most
 	grid := plotter.NewGrid()
 	grid.Vertical.Color = color.Transparent
 	p.Add(grid)
