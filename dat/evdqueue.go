@@ -126,9 +126,9 @@ func (e *EVD) end(a *after) {
 	e.settle(a)
 }
 
-// mustArm reports whether the CQ is to be armed and is not.
+// mustArm reports whether the CQ is to be armed and is not. A waiter that is about to wake looks itself.
 func (e *EVD) mustArm() bool {
-	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked || e.needsEach() || e.cno != nil && !e.disabled) {
+	if e.cq == nil || !(e.up.policy.Live() || e.waiter.parked && !e.waiter.ready || e.needsEach() || e.cno != nil && !e.disabled) {
 		return false
 	}
 	return !e.armed || !e.armedNext && (e.needsEach() || e.discs.arm() == verbs.ArmNext)

@@ -125,6 +125,7 @@ func (e *EVD) look(a *after, deadline bool) (ev Event, more int, err error, done
 		return Event{}, more, err, true
 	}
 	w.parked = true
+	e.armed = false // what is armed since an earlier wait is armed again: the device learns that somebody sleeps now
 	e.end(a)
 	return Event{}, 0, nil, false
 }
