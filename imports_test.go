@@ -37,7 +37,7 @@ var layers = []struct {
 	{"examples/", []string{"registry", "dat"}},
 	{"docs", nil},
 	{"bench", []string{"bench/internal/", "dat", "device/", "internal/", "registry", "verbs"}},
-	{"interop", []string{"dat", "device/", "internal/", "registry", "verbs"}},
+	{"interop", []string{"interop/", "dat", "device/", "internal/", "registry", "verbs"}},
 }
 
 // library are the packages that depend on nothing but the standard library, golang.org/x/sys and

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"kdapl/interop/internal/judge"
 )
 
 const (
@@ -46,42 +48,42 @@ func build() []testCase {
 	add := func(name string, run func(string) outcome) { all = append(all, testCase{name, run}) }
 	for _, o := range []string{"", "-b 4096", "-B 40", "-c", "-p", "-u", "-w", "-W -b 4096", "-D -b 4096", "-W -a -b 4096"} {
 		args := append([]string{"dtest", "-P", ia}, strings.Fields(o)...)
-		add(strings.TrimSpace("dtest "+o), pair(args, exchange, append(args, "-h", host), dtestPass))
+		add(strings.TrimSpace("dtest "+o), pair(args, exchange, append(args, "-h", host), judge.Dtest))
 	}
 	for _, o := range []string{"-c 100 -b 10", "-c 50 -w -m"} {
 		args := append([]string{"dtestcm", "-P", plainIA}, strings.Fields(o)...)
-		add("dtestcm "+o, pair(args, exchange, append(args, "-h", host), dtestcmPass))
+		add("dtestcm "+o, pair(args, exchange, append(args, "-h", host), judge.Dtestcm))
 	}
 	for _, o := range []string{"-b 2048 -S 0", "-b 2048 -S 1"} {
 		args := append([]string{"dtestsrq", "-P", ia}, strings.Fields(o)...)
-		add("dtestsrq "+o, pair(args, srqPort, append(args, "-h", host), dtestsrqPass))
+		add("dtestsrq "+o, pair(args, srqPort, append(args, "-h", host), judge.Dtestsrq))
 	}
 	x := []string{"dtestx", "-P", ia}
 	// dtestx listens a third of a millisecond after it has told the client where: a client that is faster, as on a loaded
 	// machine it may be, finds nobody, whatever the provider. The table tells how often.
-	add("dtestx", again(pair(append(x, "-s"), exchange, append(x, "-c", "-h", host), dtestxPass), "!conn established: 0x4003"))
+	add("dtestx", again(pair(append(x, "-s"), exchange, append(x, "-c", "-h", host), judge.Dtestx), "!conn established: 0x4003"))
 
 	for _, o := range []string{
 		"client SR server SR", "client RW server SR client SR", "client RR server SR client SR", "client SR 1024 server SR 1024",
 		"-V client SR server SR", "-P client SR server SR", "-r client SR server SR",
 		"-t 2 -w 4 client SR server SR", "-t 8 -w 8 client SR server SR",
 	} {
-		add("dapltest T "+o, dapltest(1, "T", o, statsPass))
+		add("dapltest T "+o, dapltest(1, "T", o, judge.DapltestStats))
 	}
-	add("dapltest T, 3 clients", dapltest(3, "T", "-t 2 -w 2 client SR server SR", statsPass))
+	add("dapltest T, 3 clients", dapltest(3, "T", "-t 2 -w 2 client SR server SR", judge.DapltestStats))
 	for _, o := range []string{"-i 200 -m b RW 4096", "-i 200 -m p -p 5 RW 4096", "-i 200 -m b RR 4096", "-i 200 -m p -p 5 RR 4096"} {
-		add("dapltest P "+o, dapltest(1, "P", o, rawPass))
+		add("dapltest P "+o, dapltest(1, "P", o, judge.DapltestRaw))
 	}
 	for _, name := range []string{loopIA, ia} {
-		add("dapltest L "+name, alone([]string{"dapltest", "-T", "L", "-D", name, "-m", "50"}, limitPass))
+		add("dapltest L "+name, alone([]string{"dapltest", "-T", "L", "-D", name, "-m", "50"}, judge.DapltestLimits))
 		for _, f := range []string{"endpoint", "pz", "mem", "hwconn", "connmgt"} {
-			add("dapltest F "+name+" "+f, alone([]string{"dapltest", "-T", "F", "-D", name, "-f", f}, fftPass))
+			add("dapltest F "+name+" "+f, alone([]string{"dapltest", "-T", "F", "-D", name, "-f", f}, judge.DapltestFFT))
 		}
 		// Cases 13 and 15 fail inside libdat2 whatever the provider; case 5 is empty.
 		for n := range 18 {
 			if n != 5 && n != 13 && n != 15 {
 				c := fmt.Sprintf("case%d", n)
-				add("dapltest F "+name+" queryinfo "+c, alone([]string{"dapltest", "-T", "F", "-D", name, "-f", "queryinfo", c}, fftPass))
+				add("dapltest F "+name+" queryinfo "+c, alone([]string{"dapltest", "-T", "F", "-D", name, "-f", "queryinfo", c}, judge.DapltestFFT))
 			}
 		}
 	}
@@ -89,7 +91,7 @@ func build() []testCase {
 }
 
 // alone runs a program that needs no server.
-func alone(args []string, r rule) func(string) outcome {
+func alone(args []string, r judge.Rule) func(string) outcome {
 	return func(conf string) outcome {
 		ctx, cancel := context.WithTimeout(context.Background(), longest)
 		defer cancel()
@@ -98,13 +100,13 @@ func alone(args []string, r rule) func(string) outcome {
 			return outcome{why: err.Error()}
 		}
 		o := outcome{client: p.end()}
-		o.why = r.judge("program", lookup.ReplaceAllString(o.client, ""))
+		o.why = r.Judge("program", judge.Trim(o.client))
 		return o
 	}
 }
 
 // pair runs a program of the dtest kind as server, which is ready when it listens on the port, and client.
-func pair(server []string, port int, client []string, r rule) func(string) outcome {
+func pair(server []string, port int, client []string, r judge.Rule) func(string) outcome {
 	return func(conf string) outcome {
 		ctx, cancel := context.WithTimeout(context.Background(), longest)
 		defer cancel()
@@ -123,12 +125,12 @@ func pair(server []string, port int, client []string, r rule) func(string) outco
 		}
 		o := outcome{client: c.end()}
 		wait := grace
-		if o.why = r.judge("client", o.client); o.why != "" {
+		if o.why = r.Judge("client", o.client); o.why != "" {
 			wait = time.Second
 		}
 		time.AfterFunc(wait, cancel)
 		o.server = s.end()
-		if why := r.judge("server", o.server); why != "" && o.why == "" {
+		if why := r.Judge("server", o.server); why != "" && o.why == "" {
 			o.why = why
 		}
 		return o
@@ -149,7 +151,7 @@ func again(run func(string) outcome, text string) func(string) outcome {
 }
 
 // dapltest runs clients at once against a server.
-func dapltest(clients int, kind, args string, r rule) func(string) outcome {
+func dapltest(clients int, kind, args string, r judge.Rule) func(string) outcome {
 	return func(conf string) outcome {
 		ctx, cancel := context.WithTimeout(context.Background(), longest)
 		defer cancel()
@@ -173,7 +175,7 @@ func dapltest(clients int, kind, args string, r rule) func(string) outcome {
 		}
 		for _, c := range all {
 			o.client = c.end()
-			if o.why = r.judge("client", lookup.ReplaceAllString(o.client, "")); o.why != "" {
+			if o.why = r.Judge("client", judge.Trim(o.client)); o.why != "" {
 				break
 			}
 		}
@@ -185,7 +187,7 @@ func dapltest(clients int, kind, args string, r rule) func(string) outcome {
 		}
 		o.server = s.end()
 		if o.why == "" {
-			o.why = serverPass.judge("server", lookup.ReplaceAllString(o.server, ""))
+			o.why = judge.DapltestServer.Judge("server", judge.Trim(o.server))
 		}
 		return o
 	}
