@@ -1,0 +1,201 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// tries is how often a repetition may be made again whose missing step is the kernel's.
+const tries = 3
+
+// result is what became of a row.
+type result struct {
+	n, passed int    // repetitions
+	lost      int    // tries in which the kernel lost a step, so that they were made again
+	why       string // of the first that failed
+	took      time.Duration
+	found     found
+	own       bool
+}
+
+// ok reports whether all repetitions passed, unless the row is one of the kernel alone, and the wire was clean.
+func (r result) ok() bool {
+	return r.n > 0 && (r.own || r.passed == r.n) && r.found.malformed == 0 && r.found.crcBad == 0 && r.found.loose == 0
+}
+
+// run makes all repetitions of a row.
+func (l *lab) run(ctx context.Context, r *row) (res result) {
+	begin := time.Now()
+	res.own = r.own
+	for range l.o.n {
+		res.n++
+		for try := 1; ; try++ {
+			o := l.once(ctx, r)
+			res.found.add(o.found)
+			if o.why == "" {
+				res.passed++
+				break
+			}
+			if l.o.verbose {
+				fmt.Fprintf(os.Stderr, "--- %s: %s; lost by the kernel: %v\n--- server:\n%s\n--- client:\n%s\n", r.name, o.why, o.lost, tail(o.server), tail(o.client))
+			}
+			if r.own {
+				res.lost++
+				break
+			}
+			if o.lost {
+				if res.lost++; try < tries {
+					continue
+				}
+			}
+			if res.why == "" {
+				res.why = o.why
+			}
+			break
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	if f := res.found; res.why == "" && f.malformed+f.crcBad+f.loose > 0 {
+		res.why = fmt.Sprintf("%d malformed frames, %d bad CRCs, %d segments not iWARP", f.malformed, f.crcBad, f.loose)
+	}
+	res.took = time.Since(begin)
+	return res
+}
+
+// outcome is that of one try.
+type outcome struct {
+	why            string // it failed; "" if not
+	lost           bool   // … at a step that the kernel owes
+	server, client string
+	found          found
+}
+
+var unsafeName = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// once makes one try.
+func (l *lab) once(parent context.Context, r *row) (o outcome) {
+	for _, g := range l.guests[:r.guests()] {
+		if err := g.set(parent, r.siw); err != nil {
+			return outcome{why: "settings of siw: " + err.Error()}
+		}
+	}
+	file := filepath.Join(l.o.keep, strings.Trim(unsafeName.ReplaceAllString(r.name, "-"), "-")+".pcap")
+	c, err := record(l.guests[0].tap, file)
+	if err != nil {
+		return outcome{why: err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(parent, time.Duration(r.limit)*time.Second)
+	o = l.pair(ctx, r)
+	cancel()
+	c.end()
+	if o.found, err = check(file, r.ports); err != nil {
+		o.why = err.Error()
+	} else if o.why != "" {
+		if o.lost, err = owes(file, l.guests[0].ip, r.ports); err != nil {
+			o.why += "; " + err.Error()
+		}
+		os.Rename(file, strings.TrimSuffix(file, ".pcap")+"-failed.pcap")
+	}
+	return o
+}
+
+// place is the guest of a place, nil for the host.
+func (l *lab) place(p place) *guest {
+	if p == host {
+		return nil
+	}
+	return l.guests[p-guest1]
+}
+
+// pair runs both programs and judges them.
+func (l *lab) pair(ctx context.Context, r *row) (o outcome) {
+	fill := strings.NewReplacer("HOST", hostIP, "GUEST", l.guests[0].ip)
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	at := l.place(r.server.at)
+	server := l.spawn(serving, at, fill.Replace(r.server.command))
+	defer func() { // a program that is left over would be in the way of the next
+		stop()
+		<-server.done
+	}()
+	begin, end := context.WithTimeout(ctx, 15*time.Second)
+	err := l.ready(begin, server, at, r.ready, r.port)
+	end()
+	if err != nil {
+		return outcome{why: "server: " + err.Error(), server: server.out.String()}
+	}
+	if r.exchange {
+		ln, err := relay(ctx, at)
+		if err != nil {
+			return outcome{why: err.Error()}
+		}
+		defer ln.Close()
+	}
+	client := l.spawn(ctx, l.place(r.client.at), fill.Replace(r.client.command))
+	o.client = client.wait(ctx)
+	if why := r.client.judge(o.client); why != "" {
+		o.why = "client: " + why
+	}
+	if ctx.Err() != nil && o.why == "" {
+		o.why = "client: it does not end"
+	}
+	if r.quit != "" {
+		l.spawn(ctx, l.place(r.client.at), fill.Replace(r.quit)).wait(ctx)
+	}
+	grace := 8 * time.Second
+	if o.why != "" {
+		grace = 500 * time.Millisecond
+	}
+	end2, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	o.server = server.wait(end2)
+	if why := r.server.judge(o.server); why != "" && o.why == "" {
+		o.why = "server: " + why
+	}
+	return o
+}
+
+// relay stands between dtest's client and the connection on which the server tells its address: the server does so before
+// it listens, so the address is handed on when it does.
+func relay(ctx context.Context, at *guest) (net.Listener, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort(hostIP, fmt.Sprint(exchangePort)))
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		s, err := net.Dial("tcp", net.JoinHostPort(at.ip, fmt.Sprint(exchangePort)))
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		address := make([]byte, 128)
+		if _, err := io.ReadFull(s, address); err != nil {
+			return
+		}
+		for ctx.Err() == nil && !listens(ctx, at, dtestPort) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		c.Write(address)
+		io.Copy(s, c)
+	}()
+	return ln, nil
+}
+
+// tail is the end of an output.
+func tail(s string) string { return s[max(0, len(s)-1500):] }

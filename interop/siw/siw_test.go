@@ -1,0 +1,90 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWhoOwesTheMissingStep(t *testing.T) {
+	const guest = "10.77.0.2"
+	segment := func(stream, src, rest string) string { return stream + "\t" + src + "\t" + rest + "\n" }
+	// length, next sequence number, acknowledged, FIN, RST
+	request := segment("0", hostIP, "24\t25\t1\t0\t0")
+	reply := segment("0", guest, "24\t25\t25\t0\t0")
+	send := segment("0", hostIP, "40\t65\t25\t0\t0")
+	acked := segment("0", guest, "0\t25\t65\t0\t0")
+	answer := segment("0", guest, "40\t65\t65\t0\t0")
+	hostFIN := segment("0", hostIP, "0\t66\t25\t1\t0")
+	guestFIN := segment("0", guest, "0\t26\t65\t1\t0")
+	hostRST := segment("0", hostIP, "0\t66\t25\t0\t1")
+	for _, c := range []struct {
+		name     string
+		segments string
+		want     bool
+	}{
+		{"the kernel has taken a message and does not go on", request + reply + send + acked, true},
+		{"… and the host gave up", request + reply + send + acked + hostFIN, true},
+		{"… and the host gave up with a reset", request + reply + send + acked + hostRST, true},
+		{"… and the kernel's program was ended", request + reply + send + acked + hostFIN + guestFIN, true},
+		{"the kernel has answered", request + reply + send + acked + answer, false},
+		{"the kernel has ended the connection", request + reply + send + acked + guestFIN, false},
+		{"the kernel's TCP has not got it", request + reply + send, false},
+		{"nothing was sent behind the reply", request + reply, false},
+		{"another stream is complete", strings.ReplaceAll(request+reply+send+answer, "0\t1", "1\t1") + request + reply + send + acked, true},
+		{"nothing", "", false},
+	} {
+		if got := owing(c.segments, guest); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestOutputsAreJudged(t *testing.T) {
+	three := lines(3, "ping data: ", "3 rounds")
+	const good = "ping data: a\nping data: b\nping data: \n3 rounds\n"
+	for out, pass := range map[string]bool{
+		good:                                     true,
+		"ping data: a\nping data: b\n2 rounds\n": false,
+		strings.Replace(good, "3 rounds", "4 rounds", 1):                         false,
+		good + "kdapl rping: CONNECTION_EVENT_BROKEN\n":                          false,
+		good + "cma event RDMA_CM_EVENT_REJECTED, error 8\n":                     false,
+		good + "server DISCONNECT EVENT...\nwait for RDMA_READ_ADV state 10\n":   true,
+		good + "cq completion failed status 5\nwait for CONNECTED state 10\n":    false,
+		good + "cq completion in ERROR state\n":                                  false,
+		good + "data mismatch!\n":                                                false,
+		strings.Replace(good, "ping data: b", "server ping data: b", 1):          false,
+		strings.Replace(good, "3 rounds\n", "", 1) + "client DISCONNECT EVENT\n": false,
+	} {
+		if why := three(out); (why == "") != pass {
+			t.Errorf("%q: judged %q", out, why)
+		}
+	}
+}
+
+func TestRowsAreWellFormed(t *testing.T) {
+	names := map[string]bool{}
+	short := 0
+	for _, r := range rows() {
+		if names[r.name] {
+			t.Errorf("two rows %q", r.name)
+		}
+		names[r.name] = true
+		if r.short {
+			short++
+			if r.guests() != 1 {
+				t.Errorf("%s: the short form has one machine", r.name)
+			}
+		}
+		if (r.server.at == host || r.client.at == host) == r.own {
+			t.Errorf("%s: a row without verdict is one of the kernel alone", r.name)
+		}
+		if strings.Contains(r.server.command+r.client.command, "-a  ") || len(r.ports) == 0 || r.port == 0 && r.ready == "" {
+			t.Errorf("%s: %+v", r.name, r)
+		}
+	}
+	if short == 0 {
+		t.Error("no row is short")
+	}
+}

@@ -1,0 +1,164 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// capture is a tcpdump that runs.
+type capture struct {
+	file string
+	cmd  *exec.Cmd
+}
+
+// record begins to capture what goes over an interface, but for the agent's connections.
+func record(iface, file string) (*capture, error) {
+	c := &capture{file: file, cmd: exec.Command("tcpdump", "-Z", "root", "--immediate-mode", "-U", "-s0", "-i", iface, "-w", file, "tcp and not port 7000")}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	said, err := c.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(said)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "listening on") {
+			go func() {
+				for lines.Scan() {
+				}
+			}()
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("tcpdump does not listen on %s: %w", iface, c.cmd.Wait())
+}
+
+// end ends the capture.
+func (c *capture) end() {
+	time.Sleep(50 * time.Millisecond) // what is on its way
+	c.cmd.Process.Signal(syscall.SIGINT)
+	c.cmd.Wait()
+}
+
+// found is what tshark finds in a capture.
+type found struct {
+	frames    int // FPDUs
+	crcGood   int
+	crcBad    int
+	malformed int
+	loose     int // segments of the host with data of the iWARP ports that are not dissected; siw splits FPDUs
+}
+
+func (f *found) add(g found) {
+	f.frames += g.frames
+	f.crcGood += g.crcGood
+	f.crcBad += g.crcBad
+	f.malformed += g.malformed
+	f.loose += g.loose
+}
+
+func tshark(args ...string) ([]byte, error) {
+	var errs bytes.Buffer
+	cmd := exec.Command("tshark", args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("tshark: %w: %s", err, errs.String())
+	}
+	return out, nil
+}
+
+// check has tshark dissect the capture; ports are those that carry iWARP.
+func check(file string, ports []int) (f found, err error) {
+	out, err := tshark("-r", file, "-V")
+	if err != nil {
+		return f, err
+	}
+	for line := range bytes.Lines(out) {
+		switch {
+		case bytes.Contains(line, []byte("ULPDU length:")):
+			f.frames++
+		case bytes.Contains(line, []byte("Good CRC32")):
+			f.crcGood++
+		case bytes.Contains(line, []byte("Bad CRC32")):
+			f.crcBad++
+		case bytes.Contains(line, []byte("Malformed Packet")):
+			f.malformed++
+		}
+	}
+	var filter []string
+	for _, p := range ports {
+		filter = append(filter, fmt.Sprintf("tcp.port==%d", p))
+	}
+	out, err = tshark("-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && !tcp.analysis.retransmission && ("+strings.Join(filter, " || ")+")",
+		"-T", "fields", "-e", "frame.number")
+	f.loose = bytes.Count(out, []byte("\n"))
+	return f, err
+}
+
+// owes reports that the step that is missing in the capture is the kernel's: in a stream that nobody had ended, the
+// last data came from the host, the guest's TCP has acknowledged it, and the guest has sent nothing more.
+func owes(file, guest string, ports []int) (bool, error) {
+	var filter []string
+	for _, p := range ports {
+		filter = append(filter, fmt.Sprintf("tcp.port==%d", p))
+	}
+	out, err := tshark("-r", file, "-Y", strings.Join(filter, " || "), "-T", "fields",
+		"-e", "tcp.stream", "-e", "ip.src", "-e", "tcp.len", "-e", "tcp.nxtseq", "-e", "tcp.ack", "-e", "tcp.flags.fin", "-e", "tcp.flags.reset")
+	return err == nil && owing(string(out), guest), err
+}
+
+// owing is owes, of what tshark prints of each segment: stream, source, length, next sequence number, acknowledged
+// one, FIN, RST.
+func owing(segments, guest string) bool {
+	type stream struct {
+		byHost, over bool
+		next, acked  int
+		quietEnd     bool // the host ended it while the guest owed something
+	}
+	streams := map[string]*stream{}
+	for line := range strings.Lines(segments) {
+		w := strings.Split(strings.TrimSpace(line), "\t")
+		if len(w) < 7 {
+			continue
+		}
+		s := streams[w[0]]
+		if s == nil {
+			s = &stream{}
+			streams[w[0]] = s
+		}
+		n := func(i int) int { v, _ := strconv.Atoi(w[i]); return v }
+		fromGuest := w[1] == guest
+		if fromGuest {
+			s.acked = max(s.acked, n(4))
+		}
+		if s.over {
+			continue
+		}
+		if n(2) > 0 {
+			if s.byHost = !fromGuest; s.byHost {
+				s.next = n(3)
+			}
+		}
+		if n(5) != 0 || n(6) != 0 {
+			s.over = true
+			s.quietEnd = !fromGuest
+		}
+	}
+	for _, s := range streams {
+		if s.byHost && s.acked >= s.next && (!s.over || s.quietEnd) {
+			return true
+		}
+	}
+	return false
+}
