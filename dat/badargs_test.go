@@ -487,6 +487,7 @@ func badCalls() (all []badCall) {
 // harmless are the methods whose arguments cannot be bad, and why.
 var harmless = map[string]string{
 	"IA.NewCNO":     "an agent may be nil",
+	"IA.Objects":    "a kind that there is not has no objects",
 	"IA.SetContext": "anything", "EVD.Events": "a context, which may be nil", "EVD.Teardown": "a context, which may be nil",
 	"EVD.DequeueInto": "a slice, which may be nil", "CNO.ModifyAgent": "an agent may be nil",
 	"LMR.Triplet": "makes what the post refuses", "LMR.RMRTriplet": "makes what the post refuses",
