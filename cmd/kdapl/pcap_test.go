@@ -157,10 +157,6 @@ func TestPcapOfClientAndServer(t *testing.T) {
 	dir := t.TempDir()
 	theirs, ours := filepath.Join(dir, "server.pcapng"), filepath.Join(dir, "client.pcapng")
 	s := serve(t, "--pcap", theirs)
-	go func() {
-		for s.lines.Scan() {
-		}
-	}()
 	code, _, errs := kdapl(context.Background(), "perf", "--connect", s.address, "--op", "write", "--size", "8", "--post", "list=64", "--iters", "500", "--pcap", ours)
 	if code != exitOK || errs != "" {
 		t.Fatalf("exit code %d, %s", code, errs)
