@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"kdapl/dat"
@@ -20,8 +22,9 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("for", 2*time.Second, "how long TestSoak runs")
-	soakSeed = flag.Uint64("soakseed", 0, "the seed of TestSoak; 0 draws one")
+	soakFor   = flag.Duration("for", 2*time.Second, "how long TestSoak and TestSoakInFakeTime run, each")
+	soakSeed  = flag.Uint64("soakseed", 0, "their seed; 0 draws one")
+	soakFirst = flag.Uint64("soaklife", 0, "the first life of TestSoakInFakeTime")
 )
 
 // TestSoak lets random consumers, with random and changing upcall policies, run a full load between two IAs until the
@@ -29,39 +32,80 @@ var (
 // way. Then the books must agree: each operation that was posted has come back as one event, done or flushed, each
 // software event that was taken has been delivered, and each side has seen one end, as its last event.
 func TestSoak(t *testing.T) {
-	seed := *soakSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-soakseed %d", seed)
+	s := newSoak(t, time.Minute, 20*time.Microsecond)
 	adapters := soakAdapters()
 	end := time.Now().Add(*soakFor)
-	var total soakBooks
 	var wg sync.WaitGroup
 	for w := range uint64(4) {
 		wg.Go(func() {
 			for round := uint64(0); time.Now().Before(end) && !t.Failed(); round++ {
-				rng := rand.New(rand.NewPCG(seed, w<<32|round))
+				rng := rand.New(rand.NewPCG(s.seed, w<<32|round))
 				ad := adapters[rng.IntN(len(adapters))]
 				active, passive, plan := ad.devices(rng)
-				soakLife(t, rng, active, passive, fmt.Sprintf("-soakseed %d, worker %d, life %d (%s %s)", seed, w, round, ad.name, plan), &total)
+				s.life(t, rng, active, passive, fmt.Sprintf("-soakseed %d, worker %d, life %d (%s %s)", s.seed, w, round, ad.name, plan))
 			}
 		})
 	}
 	wg.Wait()
-	t.Logf("%d lives: %d operations posted, %d done, %d flushed, %d failed; %d software events posted, %d delivered; %d connections, %d ends",
-		total.lives.Load(), total.posted.Load(), total.done.Load(), total.flushed.Load(), total.failed.Load(),
-		total.sePosted.Load(), total.seDelivered.Load(), total.established.Load(), total.ends.Load())
+	s.report(t)
+}
+
+// TestSoakInFakeTime is TestSoak over simulated networks with faults, each life in a bubble: however slow the
+// line is, there is an end, and nothing is left behind.
+func TestSoakInFakeTime(t *testing.T) {
+	s := newSoak(t, 12*time.Hour, time.Millisecond)
+	for end, life := time.Now().Add(*soakFor), *soakFirst; time.Now().Before(end) && !t.Failed(); life++ {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(s.seed, life))
+			active, passive, plan := simulated(rng)
+			s.life(t, rng, active, passive, fmt.Sprintf("-soakseed %d -soaklife %d (%s)", s.seed, life, plan))
+			time.Sleep(time.Hour) // the last connections end
+		})
+	}
+	s.report(t)
+}
+
+// soak is a run of many lives.
+type soak struct {
+	seed     uint64
+	patience time.Duration // how long something may take
+	nap      time.Duration // of those who poll
+	total    soakBooks
+
+	// What the totals leave out: sides whose IA was closed under load, and what they had posted. What has not been
+	// delivered then is lost with the EVD.
+	closed, lost atomic.Int64
+}
+
+func newSoak(t *testing.T, patience, nap time.Duration) *soak {
+	s := &soak{seed: *soakSeed, patience: patience, nap: nap}
+	if s.seed == 0 {
+		s.seed = rand.Uint64()
+	}
+	t.Logf("-soakseed %d", s.seed)
+	return s
+}
+
+// report tells the totals and checks that they agree.
+func (s *soak) report(t *testing.T) {
+	b := &s.total
+	t.Logf("%d lives: %d operations posted, %d done, %d flushed, %d failed, %d receives kept by EPs that were never connected; %d software events posted, %d delivered; %d connections, %d ends",
+		b.lives.Load(), b.posted.Load(), b.done.Load(), b.flushed.Load(), b.failed.Load(), b.kept.Load(),
+		b.sePosted.Load(), b.seDelivered.Load(), b.established.Load(), b.ends.Load())
+	t.Logf("not among these: %d sides whose IA was closed under load, with %d operations", s.closed.Load(), s.lost.Load())
+	if !t.Failed() && (b.posted.Load() != b.over()+b.kept.Load() || b.sePosted.Load() != b.seDelivered.Load()) {
+		t.Error("the totals do not agree")
+	}
 }
 
 // soakBooks are what is counted.
 type soakBooks struct {
-	lives, posted, done, flushed, failed, sePosted, seDelivered, established, ends atomic.Int64
+	lives, posted, done, flushed, failed, kept, sePosted, seDelivered, established, ends atomic.Int64
 }
 
 func (b *soakBooks) add(o *soakBooks) {
 	for _, p := range [][2]*atomic.Int64{
-		{&b.posted, &o.posted}, {&b.done, &o.done}, {&b.flushed, &o.flushed}, {&b.failed, &o.failed},
+		{&b.posted, &o.posted}, {&b.done, &o.done}, {&b.flushed, &o.flushed}, {&b.failed, &o.failed}, {&b.kept, &o.kept},
 		{&b.sePosted, &o.sePosted}, {&b.seDelivered, &o.seDelivered}, {&b.established, &o.established}, {&b.ends, &o.ends},
 	} {
 		p[0].Add(p[1].Load())
@@ -92,7 +136,7 @@ func soakAdapters() []soakAdapter {
 
 // faultySockets is iWARP over TCP, with a plan of faults.
 func faultySockets(rng *rand.Rand) (active, passive verbs.Device, plan string) {
-	p := faultnet.Faulty(rng.Uint64(), 200000)
+	p := passable(faultnet.Faulty(rng.Uint64(), 200000))
 	// A fault may cut a set-up, or a stream that has stood still for ever: short time-outs end both.
 	cfg := iwarp.Config{UserTimeout: 500 * time.Millisecond, StartTimeout: time.Second, Linger: 100 * time.Millisecond}
 	passive = iwarp.New(cfg)
@@ -103,9 +147,52 @@ func faultySockets(rng *rand.Rand) (active, passive verbs.Device, plan string) {
 	return iwarp.New(cfg), passive, p.String()
 }
 
+// passable is a plan with lines that carry what a side has under way within seconds of real time: an end comes
+// behind it.
+func passable(p faultnet.Plan) faultnet.Plan {
+	const least = 32000 // bytes per second
+	for _, s := range []*faultnet.Stream{&p.Up, &p.Down} {
+		if s.Rate > 0 {
+			s.Rate = max(s.Rate, least)
+		}
+		if s.Window > 0 {
+			s.Window = max(s.Window, 64, int((s.Latency+s.Jitter).Seconds()*least))
+		}
+	}
+	return p
+}
+
+// simulated is iWARP on two hosts of a simulated network with a plan of faults, which is either the network's or
+// put over the dialling side's connection.
+func simulated(rng *rand.Rand) (active, passive verbs.Device, plan string) {
+	p := faultnet.Faulty(rng.Uint64(), 200000)
+	n := faultnet.New()
+	cfg := iwarp.Config{UserTimeout: 500 * time.Millisecond, StartTimeout: time.Second, Linger: 100 * time.Millisecond}
+	host := func(addr string) (*faultnet.Host, iwarp.Config) {
+		c := cfg
+		c.Addr = netip.MustParseAddr(addr)
+		h := n.Host(c.Addr)
+		h.UserTimeout, h.KeepAlive = cfg.UserTimeout, cfg.UserTimeout
+		c.Network = h
+		return h, c
+	}
+	x, a := host("10.0.0.1")
+	_, b := host("10.0.0.2")
+	plans := func(faultnet.Attempt) faultnet.Plan { return p }
+	where := "network"
+	if rng.IntN(2) == 0 {
+		n.Plan = plans
+	} else {
+		where = "wrapped"
+		a.Network = &faultnet.WrappedNetwork{Under: x, UserTimeout: cfg.UserTimeout, KeepAlive: cfg.UserTimeout, Plan: plans}
+	}
+	return iwarp.New(a), iwarp.New(b), where + " " + p.String()
+}
+
 // soaker is one side of a life.
 type soaker struct {
 	t     *testing.T
+	soak  *soak
 	what  string
 	ia    *dat.IA
 	evd   *dat.EVD
@@ -118,12 +205,13 @@ type soaker struct {
 	gone  atomic.Bool // its IA is being closed: nothing is to be delivered any more
 	reqs  chan *dat.CR
 	wg    sync.WaitGroup
+	clock sync.WaitGroup // who posts software events
 }
 
 const soakDepth = 4
 
-func soakSide(t *testing.T, what string, d verbs.Device) *soaker {
-	s := &soaker{t: t, what: what, reqs: make(chan *dat.CR, 8)}
+func (so *soak) side(t *testing.T, what string, d verbs.Device) *soaker {
+	s := &soaker{t: t, soak: so, what: what, reqs: make(chan *dat.CR, 8)}
 	var err error
 	fatal := func(err error) {
 		if err != nil {
@@ -254,7 +342,7 @@ func (s *soaker) consume(rng *rand.Rand) {
 						s.on(ev)
 					}
 					if n == 0 {
-						time.Sleep(20 * time.Microsecond)
+						time.Sleep(s.soak.nap)
 					}
 				}
 			})
@@ -263,7 +351,7 @@ func (s *soaker) consume(rng *rand.Rand) {
 		mod(dat.UpcallSingleInstance, dat.InvocAny)
 		s.wg.Go(func() {
 			for many := false; !s.over(); many = !many {
-				time.Sleep(pause)
+				time.Sleep(max(pause, s.soak.nap))
 				mod(dat.UpcallDisable, dat.InvocNew)
 				for ev := range s.evd.Drain() {
 					s.on(ev)
@@ -276,13 +364,13 @@ func (s *soaker) consume(rng *rand.Rand) {
 			}
 		})
 	}
-	s.wg.Go(func() { // software events among the others
+	s.clock.Go(func() { // software events among the others
 		for i := uint64(0); !s.stop.Load(); i++ {
 			// Not so many that an event of the connection finds no room: that is an overflow.
 			if s.books.sePosted.Load()-s.books.seDelivered.Load() < 16 && s.evd.PostSE(i) == nil {
 				s.books.sePosted.Add(1)
 			}
-			time.Sleep(pause / 8)
+			time.Sleep(max(pause/8, s.soak.nap))
 		}
 	})
 }
@@ -305,9 +393,9 @@ func (s *soaker) settled() bool {
 	return b.over() == b.posted.Load() && b.seDelivered.Load() == b.sePosted.Load()
 }
 
-// soakLife is one connection from its set-up to its end, and the books behind it.
-func soakLife(t *testing.T, rng *rand.Rand, active, passive verbs.Device, what string, total *soakBooks) {
-	a, b := soakSide(t, what+" active", active), soakSide(t, what+" passive", passive)
+// life is one connection from its set-up to its end, and the books behind it.
+func (so *soak) life(t *testing.T, rng *rand.Rand, active, passive verbs.Device, what string) {
+	a, b := so.side(t, what+" active", active), so.side(t, what+" passive", passive)
 	if t.Failed() {
 		return
 	}
@@ -345,7 +433,7 @@ func soakLife(t *testing.T, rng *rand.Rand, active, passive verbs.Device, what s
 		t.Errorf("%s: Connect: %v", what, err)
 	}
 	until := func(name string, cond func() bool) bool {
-		for end := time.Now().Add(time.Minute); !cond(); time.Sleep(100 * time.Microsecond) {
+		for end := time.Now().Add(so.patience); !cond(); time.Sleep(5 * so.nap) {
 			if time.Now().After(end) {
 				t.Errorf("%s: %s: active %v, passive %v", what, name, a, b)
 				return false
@@ -380,6 +468,7 @@ func soakLife(t *testing.T, rng *rand.Rand, active, passive verbs.Device, what s
 			continue
 		}
 		s.stop.Store(true)
+		s.clock.Wait()
 		until("the books do not agree", func() bool {
 			return s.idle(s == a || accepted.Load())
 		})
@@ -390,18 +479,25 @@ func soakLife(t *testing.T, rng *rand.Rand, active, passive verbs.Device, what s
 			if s.books.ends.Load() > 1 || s.books.established.Load() > 1 || !s.idle(s == a || accepted.Load()) {
 				t.Errorf("%s: %v", what, s)
 			}
-			total.add(&s.books)
+			if s.books.established.Load() == 0 && s.books.ends.Load() == 0 {
+				s.books.kept.Store(s.books.posted.Load())
+			}
+			so.total.add(&s.books)
+		} else {
+			so.closed.Add(1)
+			so.lost.Add(s.books.posted.Load())
 		}
 		s.close()
 		s.wg.Wait()
 	}
 	<-serving
-	total.lives.Add(1)
+	so.total.lives.Add(1)
 }
 
 // close closes the side's IA; what is not delivered then is lost with it.
 func (s *soaker) close() {
 	s.stop.Store(true)
+	s.clock.Wait()
 	if s.gone.Swap(true) {
 		return
 	}

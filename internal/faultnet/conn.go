@@ -30,7 +30,7 @@ type Conn struct {
 	err       error // what ended this end, an *netio.Error
 	resetDue  bool
 	resetAt   time.Time
-	probeAt   time.Time // when a keepalive probe to a machine that has forgotten the connection is answered
+	probeAt   time.Time // when a keepalive probe to a peer that has given up, or forgotten the connection, is answered
 	blocked   bool      // a write found the window full, and nothing has been read since
 	blockedAt time.Time
 }
@@ -239,8 +239,8 @@ func (e *Conn) shut(now time.Time, reset bool) {
 		e.finish(now)
 	}
 	if e.p.userGone != nil && e.side == 0 {
-		if e.p.dark {
-			e.p.ends[1].fail(syscall.ECONNRESET, true)
+		if inner := e.p.ends[1]; (e.p.dark || e.err != nil) && !inner.dead() {
+			inner.fail(syscall.ECONNRESET, true) // it would hear nothing
 		}
 		e.p.rude = reset
 		close(e.p.userGone)
@@ -276,9 +276,7 @@ func (e *Conn) forget() {
 		return
 	}
 	e.closed, e.forgotten = true, true
-	if peer := e.p.ends[1-e.side]; peer.keepAlive > 0 && !peer.dead() {
-		peer.probeAt = time.Now().Add(peer.keepAlive)
-	}
+	e.p.ends[1-e.side].expectProbe(time.Now())
 	e.p.dirs[e.side].drop()
 	e.p.dirs[1-e.side].purge()
 	e.p.openAll()

@@ -195,6 +195,25 @@ func TestUnacknowledgedEndTimesOut(t *testing.T) {
 	})
 }
 
+// One end gives up, because a slow line makes no progress for its user time-out, and tells nobody, as TCP does not: the
+// other one has nothing to send, and finds out by its keepalive.
+func TestKeepAliveFindsAPeerThatGaveUp(t *testing.T) {
+	for _, closes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := endCase(t, Plan{Up: Stream{Rate: 100, MSS: 1000}}, time.Second, time.Minute)
+			start := time.Now()
+			mustSend(t, a, string(make([]byte, 1000)))
+			wantErr(t, "the sender", readErr(t, a), netio.ErrTimedOut)
+			wantAfter(t, start, time.Second)
+			if closes {
+				a.Close()
+			}
+			wantErr(t, "the receiver", readErr(t, b), netio.ErrReset)
+			wantAfter(t, start, time.Second+time.Minute)
+		})
+	}
+}
+
 func TestHealedConnectionGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := endCase(t, Plan{Up: Stream{Latency: time.Second}}, 30*time.Second, 0)

@@ -126,6 +126,7 @@ func (p *pair) advance(now time.Time) {
 			sender.fail(syscall.ECONNRESET, !p.dirs[1-side].plan.KeepOnReset)
 		case givesUp:
 			sender.fail(syscall.ETIMEDOUT, false)
+			receiver.expectProbe(at)
 		}
 	}
 }
@@ -211,6 +212,16 @@ func (p *pair) heal(now time.Time) {
 // openAll makes every waiter look again, after something that changes what is due.
 func (p *pair) openAll() {
 	for _, e := range p.ends {
+		e.rd.Open()
+		e.wr.Open()
+	}
+}
+
+// expectProbe notes that the other end has gone without a word: this one finds out by its next keepalive
+// probe, unless it sends something before.
+func (e *Conn) expectProbe(now time.Time) {
+	if e.keepAlive > 0 && !e.dead() {
+		e.probeAt = now.Add(e.keepAlive)
 		e.rd.Open()
 		e.wr.Open()
 	}

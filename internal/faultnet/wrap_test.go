@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"kdapl/internal/netio"
@@ -115,6 +116,21 @@ func TestWrappedDarkIsSilentUntilTheUserCloses(t *testing.T) {
 	if _, err := receive(b); !errors.Is(err, netio.ErrReset) {
 		t.Errorf("after Close: %v", err)
 	}
+}
+
+// An end that gave up by itself says nothing when it is closed; the real connection ends all the same, and the
+// goroutines between.
+func TestWrappedCloseAfterGivingUpEndsTheRealConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, d := endCase(t, Plan{}, 0, 0)
+		p := Plan{Up: Stream{Rate: 100, MSS: 1000}}
+		a := wrap(c, p, endConfig{addr: c.LocalAddr(), userTimeout: time.Second})
+		mustSend(t, a, string(make([]byte, 1000)))
+		wantErr(t, "user", readErr(t, a), netio.ErrTimedOut)
+		a.Close()
+		wantErr(t, "peer", readErr(t, d), netio.ErrReset)
+		d.Close()
+	})
 }
 
 // The user's close, in every manner, ends the real connection and the goroutines between (TestMain
