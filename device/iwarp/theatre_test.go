@@ -279,6 +279,8 @@ func (t *tape) len() int {
 
 // frames are the positions between the FPDUs behind pos, beginning with pos.
 func (t *tape) frames(pos int) []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	list := []int{pos}
 	for {
 		u, n, err := mpa.Parse(t.b[pos:], true)

@@ -2,7 +2,6 @@ package verbstest
 
 import (
 	"bytes"
-	"sync"
 	"sync/atomic"
 
 	"kdapl/verbs"
@@ -13,9 +12,11 @@ import (
 func stressConnect(e *env) {
 	const clients = 4
 	per := e.rounds(40)
-	var serving sync.WaitGroup
+	var serving atomic.Int32
 	l, err := e.b.ctx.Listen(verbs.ListenConfig{Backlog: 2 * clients, Request: func(r verbs.ConnRequest) {
-		serving.Go(func() {
+		serving.Add(1)
+		go func() {
+			defer serving.Add(-1)
 			q := e.b.ready(conf{})
 			if _, err := q.tryRecv(e.recv(), e.recv()); err != nil {
 				e.Errorf("PostRecv: %v", err)
@@ -31,7 +32,7 @@ func stressConnect(e *env) {
 				e.Error("a passive QP saw no end")
 			}
 			q.destroy()
-		})
+		}()
 	}})
 	e.must(err, "Listen")
 	e.together(clients, func(i int) {
@@ -68,9 +69,8 @@ func stressConnect(e *env) {
 			q.destroy()
 		}
 	})
-	done := make(chan struct{})
-	go func() { serving.Wait(); close(done) }()
-	if !e.woken(done) {
+	e.must(l.Close(), "Listener.Close") // what has not been delivered is refused
+	if !e.within(func() bool { return serving.Load() == 0 }) {
 		e.Fatal("passive QPs did not end")
 	}
 }
