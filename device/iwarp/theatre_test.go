@@ -32,19 +32,19 @@ type theatre struct {
 
 // player is one side. A goroutine of its own waits for its events and writes them down.
 type player struct {
-	th    *theatre
-	host  *faultnet.Host
-	ia    *dat.IA
-	pz    *dat.PZ
-	evd   *dat.EVD
-	ep    *dat.EP
-	lmr   *dat.LMR
-	names map[uint64]string // of the posts, by cookie
+	th   *theatre
+	host *faultnet.Host
+	ia   *dat.IA
+	pz   *dat.PZ
+	evd  *dat.EVD
+	ep   *dat.EP
+	lmr  *dat.LMR
 	// answer answers a connection request.
 	answer func(*dat.CR) error
 
 	mu     sync.Mutex
-	script []string // the events
+	names  map[uint64]string // of the posts, by cookie
+	script []string          // the events
 	last   time.Time
 	posted []string
 	done   []string
@@ -156,9 +156,11 @@ func (p *player) note(ev dat.Event) {
 // post notes a request that is posted.
 func (p *player) post(name string, f func(cookie uint64) error) {
 	p.th.t.Helper()
+	p.mu.Lock()
 	cookie := uint64(len(p.names) + 1)
 	p.names[cookie] = name
 	p.posted = append(p.posted, name)
+	p.mu.Unlock()
 	if err := f(cookie); err != nil {
 		p.th.t.Fatalf("%s: %v", name, err)
 	}
