@@ -12,16 +12,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 type options struct {
@@ -30,6 +35,7 @@ type options struct {
 	short, install, skip bool
 	work, keep           string
 	verbose              bool
+	within               time.Duration
 }
 
 func main() {
@@ -38,12 +44,17 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "run the rows whose name matches this expression")
 	flag.BoolVar(&o.short, "short", false, "run a few rows, with one virtual machine")
 	flag.BoolVar(&o.install, "install", false, "install missing Debian packages with apt-get")
-	flag.BoolVar(&o.skip, "skip", false, "say why and succeed, where the machine lacks what is needed")
+	flag.BoolVar(&o.skip, "skip", false, "say why and succeed, where the machine lacks what is needed, or time")
 	flag.StringVar(&o.work, "work", "", "where the guest is built and kept (default: the user's cache)")
 	flag.StringVar(&o.keep, "keep", "", "keep captures and outputs in this directory")
+	flag.DurationVar(&o.within, "within", 0, "give up after this time, with all that was installed and built; 0: never")
 	flag.BoolVar(&o.verbose, "v", false, "print the output of what fails")
 	flag.Parse()
-	if err := start(o); err != nil {
+	// A machine that outlives the runner must not hold what the runner's parent has open, such as a lock.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fmt.Fprintln(os.Stderr, "siw: descriptors of the parent stay open:", err)
+	}
+	if err := run(o); err != nil {
 		fmt.Fprintln(os.Stderr, "siw:", err)
 		os.Exit(1)
 	}
@@ -52,31 +63,60 @@ func main() {
 // inside is set in the environment of the part that runs in the namespace.
 const inside = "KDAPL_SIW_INSIDE"
 
+// deadline is set beside it: when to give up.
+const deadline = "KDAPL_SIW_DEADLINE"
+
+// absent is an error of the machine, not of what is tested.
+type absent struct{ error }
+
+// run is start; with -skip the machine's errors are only said.
+func run(o options) error {
+	err := start(o)
+	var a absent
+	if o.skip && errors.As(err, &a) {
+		fmt.Println("skipped:", err)
+		return nil
+	}
+	return err
+}
+
 // start checks the machine, builds, and runs the rows in a new network namespace.
 func start(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	end := time.Now().Add(o.within)
+	if os.Getenv(inside) != "" {
+		if n, err := strconv.ParseInt(os.Getenv(deadline), 10, 64); err == nil {
+			end = time.UnixMilli(n)
+		}
+	}
+	if o.within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, end, absent{fmt.Errorf("not done within %v", o.within)})
+		defer cancel()
+	}
+	err := prepared(ctx, o, end)
+	var f failure
+	if err != nil && !errors.As(err, &f) && ctx.Err() != nil && o.within > 0 {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// prepared is start, of which the context is the limit.
+func prepared(ctx context.Context, o options, end time.Time) error {
 	if os.Getenv(inside) != "" {
 		return runRows(ctx, o)
 	}
 	if why := lacking(); why != "" {
-		if o.skip {
-			fmt.Println("skipped: " + why)
-			return nil
-		}
-		return fmt.Errorf("%s", why)
+		return absent{errors.New(why)}
 	}
 	if missing := missingPackages(); len(missing) > 0 {
-		switch {
-		case o.install:
-			if err := apt(ctx, missing); err != nil {
-				return err
-			}
-		case o.skip:
-			fmt.Println("skipped: missing are the Debian packages " + strings.Join(missing, " ") + "; -install installs them")
-			return nil
-		default:
-			return fmt.Errorf("missing are the Debian packages %s; -install installs them", strings.Join(missing, " "))
+		if !o.install {
+			return absent{fmt.Errorf("missing are the Debian packages %s; -install installs them", strings.Join(missing, " "))}
+		}
+		if err := apt(ctx, missing); err != nil {
+			return absent{err}
 		}
 	}
 	if o.work == "" {
@@ -93,14 +133,20 @@ func start(o options) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, append(os.Args[1:], "-work", o.work)...)
-	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd := exec.CommandContext(ctx, self, append(os.Args[1:], "-work", o.work)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = append(os.Environ(), inside+"=1", fmt.Sprintf("%s=%d", deadline, end.Add(-5*time.Second).UnixMilli()))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("the run: %w", err)
+	if err := cmd.Start(); err != nil {
+		return absent{fmt.Errorf("no network namespace: %w", err)}
 	}
-	return nil
+	err = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code > 0 {
+		return failure(fmt.Sprintf("the run has failed with status %d", code))
+	}
+	return err
 }
 
 // lacking is what no package can supply, "" if nothing.
@@ -150,6 +196,14 @@ func apt(ctx context.Context, names []string) error {
 	return nil
 }
 
+// failure is the error of rows, whatever else there was.
+type failure string
+
+func (f failure) Error() string { return string(f) }
+
+// slow is a time to boot that tells of a machine on which rows fail for want of time.
+const slow = time.Minute
+
 // runRows boots and runs what is asked for, in the namespace.
 func runRows(ctx context.Context, o options) error {
 	filter, err := regexp.Compile(o.only)
@@ -174,25 +228,29 @@ func runRows(ctx context.Context, o options) error {
 	}
 	l, err := newLab(ctx, o, guests)
 	if err != nil {
-		return err
+		return absent{err}
 	}
 	defer l.close()
+	if o.skip && l.boot > slow {
+		return absent{fmt.Errorf("the virtual machine took %v to boot: too slow for the limits of the rows", l.boot.Round(time.Second))}
+	}
 	t := newTable(l)
 	failed := 0
 	for _, r := range chosen {
 		res := l.run(ctx, r)
+		if ctx.Err() != nil {
+			fmt.Printf("\nstopped in %q\n", r.name)
+			break
+		}
 		if t.add(r, res); !res.ok() {
 			failed++
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 	t.end()
 	if failed > 0 {
-		return fmt.Errorf("%d of %d rows failed", failed, len(chosen))
+		return failure(fmt.Sprintf("%d of %d rows failed", failed, len(chosen)))
 	}
-	return nil
+	return ctx.Err()
 }
 
 // seconds formats a duration for the table.

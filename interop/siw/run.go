@@ -24,23 +24,43 @@ type result struct {
 	why       string // of the first that failed
 	took      time.Duration
 	found     found
+	unread    bool // tshark could not read a capture
 	own       bool
 }
 
 // ok reports whether all repetitions passed, unless the row is one of the kernel alone, and the wire was clean.
 func (r result) ok() bool {
-	return r.n > 0 && (r.own || r.passed == r.n) && r.found.malformed == 0 && r.found.crcBad == 0 && r.found.loose == 0
+	return r.n > 0 && (r.own || r.passed == r.n) && !r.unread && r.found.malformed == 0 && r.found.crcBad == 0 && r.found.loose == 0
 }
+
+// batch is how many bytes of captures are dissected at once: tshark takes longer to begin than for a small capture.
+const batch = 64 << 20
 
 // run makes all repetitions of a row.
 func (l *lab) run(ctx context.Context, r *row) (res result) {
 	begin := time.Now()
 	res.own = r.own
-	for range l.o.n {
+	var files []string
+	size := int64(0)
+	dissect := func() {
+		f, err := check(filepath.Join(l.o.keep, name(r)+".pcap"), files, r.ports)
+		if err != nil && res.why == "" {
+			res.why = err.Error()
+		}
+		res.unread = res.unread || err != nil
+		res.found.add(f)
+		files, size = nil, 0
+	}
+	for n := range l.o.n {
 		res.n++
 		for try := 1; ; try++ {
-			o := l.once(ctx, r)
-			res.found.add(o.found)
+			o := l.once(ctx, r, fmt.Sprintf("%s-%d-%d", name(r), n+1, try))
+			if o.file != "" {
+				files = append(files, o.file)
+				if size += o.size; size > batch {
+					dissect()
+				}
+			}
 			if o.why == "" {
 				res.passed++
 				break
@@ -66,6 +86,9 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 			break
 		}
 	}
+	if len(files) > 0 {
+		dissect()
+	}
 	if f := res.found; res.why == "" && f.malformed+f.crcBad+f.loose > 0 {
 		res.why = fmt.Sprintf("%d malformed frames, %d bad CRCs, %d segments not iWARP", f.malformed, f.crcBad, f.loose)
 	}
@@ -78,19 +101,23 @@ type outcome struct {
 	why            string // it failed; "" if not
 	lost           bool   // … at a step that the kernel owes
 	server, client string
-	found          found
+	file           string // the capture, if there is one
+	size           int64
 }
 
 var unsafeName = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// once makes one try.
-func (l *lab) once(parent context.Context, r *row) (o outcome) {
+// name is the row's, for files.
+func name(r *row) string { return strings.Trim(unsafeName.ReplaceAllString(r.name, "-"), "-") }
+
+// once makes one try, whose capture has a name.
+func (l *lab) once(parent context.Context, r *row, name string) (o outcome) {
 	for _, g := range l.guests[:r.guests()] {
 		if err := g.set(parent, r.siw); err != nil {
 			return outcome{why: "settings of siw: " + err.Error()}
 		}
 	}
-	file := filepath.Join(l.o.keep, strings.Trim(unsafeName.ReplaceAllString(r.name, "-"), "-")+".pcap")
+	file := filepath.Join(l.o.keep, name+".pcap")
 	c, err := record(l.guests[0].tap, file)
 	if err != nil {
 		return outcome{why: err.Error()}
@@ -99,13 +126,18 @@ func (l *lab) once(parent context.Context, r *row) (o outcome) {
 	o = l.pair(ctx, r)
 	cancel()
 	c.end()
-	if o.found, err = check(file, r.ports); err != nil {
-		o.why = err.Error()
-	} else if o.why != "" {
+	o.file = file
+	if s, err := os.Stat(file); err == nil {
+		o.size = s.Size()
+	}
+	if o.why != "" {
 		if o.lost, err = owes(file, l.guests[0].ip, r.ports); err != nil {
 			o.why += "; " + err.Error()
 		}
-		os.Rename(file, strings.TrimSuffix(file, ".pcap")+"-failed.pcap")
+		o.file = strings.TrimSuffix(file, ".pcap") + "-failed.pcap"
+		if err := os.Rename(file, o.file); err != nil {
+			o.why += "; " + err.Error()
+		}
 	}
 	return o
 }

@@ -88,3 +88,14 @@ func TestRowsAreWellFormed(t *testing.T) {
 		t.Error("no row is short")
 	}
 }
+
+// A machine without the programs, the right or the device is told apart from a failure.
+func TestAMachineThatLacksSomethingIsSkipped(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if err := run(options{skip: true}); err != nil {
+		t.Errorf("with -skip: %v", err)
+	}
+	if err := run(options{}); err == nil {
+		t.Error("without -skip there is no error")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -78,8 +79,17 @@ func tshark(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// check has tshark dissect the capture; ports are those that carry iWARP.
-func check(file string, ports []int) (f found, err error) {
+// check merges captures into one, removes them but for those of failed tries, and has tshark dissect it; ports are those
+// that carry iWARP.
+func check(file string, parts []string, ports []int) (f found, err error) {
+	if out, err := exec.Command("mergecap", append([]string{"-w", file}, parts...)...).CombinedOutput(); err != nil {
+		return f, fmt.Errorf("mergecap: %w: %s", err, out)
+	}
+	for _, p := range parts {
+		if !strings.HasSuffix(p, "-failed.pcap") {
+			os.Remove(p)
+		}
+	}
 	out, err := tshark("-r", file, "-V")
 	if err != nil {
 		return f, err
