@@ -237,13 +237,13 @@ func runRows(ctx context.Context, o options) error {
 	t := newTable(l)
 	failed := 0
 	for _, r := range chosen {
-		res := l.run(ctx, r)
-		if ctx.Err() != nil {
-			fmt.Printf("\nstopped in %q\n", r.name)
-			break
+		if res := l.run(ctx, r); res.n > 0 {
+			if t.add(r, res); !res.ok() {
+				failed++
+			}
 		}
-		if t.add(r, res); !res.ok() {
-			failed++
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	t.end()

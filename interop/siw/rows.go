@@ -170,11 +170,11 @@ func rows() (all []*row) {
 		add(rping(fmt.Sprintf("siw -> kdapl: rping %d", size), "", "", host, guest1, size), size == 64 || size == 65535)
 	}
 	for _, n := range []int{1, 10} {
-		add(ucmatose(fmt.Sprintf("kdapl -> siw: ucmatose, %d connections", n), "", "", guest1, host, n), n == 10)
+		add(ucmatose(fmt.Sprintf("kdapl -> siw: ucmatose %d", n), "", "", guest1, host, n), n == 10)
 	}
 	// Without peer-to-peer mode a server that keeps to RFC 5044 cannot be the first to send.
 	for _, n := range []int{1, 10} {
-		add(ucmatose(fmt.Sprintf("siw -> kdapl: ucmatose, %d connections, peer-to-peer", n), "peer_to_peer=1", "", host, guest1, n), n == 10)
+		add(ucmatose(fmt.Sprintf("siw -> kdapl: ucmatose %d, peer-to-peer", n), "peer_to_peer=1", "", host, guest1, n), n == 10)
 	}
 	const plain = "crc=off peer2peer=off"
 	add(rping("kdapl -> siw: rping 4096, no CRC, no peer-to-peer", "", plain, guest1, host, 4096), false)
@@ -202,7 +202,8 @@ func rows() (all []*row) {
 	for _, r := range []*row{
 		rping("siw -> siw: rping 64", "", "", guest1, guest2, 64),
 		rping("siw -> siw: rping 64, unpatched siw", unpatched, "", guest1, guest2, 64),
-		ucmatose("siw -> siw: ucmatose, 10 connections", "", "", guest1, guest2, 10),
+		ucmatose("siw -> siw: ucmatose 10", "", "", guest1, guest2, 10),
+		dapltest("siw -> siw: dapltest T of sends, revision 1", "mpa_version=1", "siw", sends, guest1, guest2),
 	} {
 		add(r, false).own = true
 	}

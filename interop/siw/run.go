@@ -55,6 +55,10 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 		res.n++
 		for try := 1; ; try++ {
 			o := l.once(ctx, r, fmt.Sprintf("%s-%d-%d", name(r), n+1, try))
+			if ctx.Err() != nil { // it was ended, and says nothing
+				res.n--
+				break
+			}
 			if o.file != "" {
 				files = append(files, o.file)
 				if size += o.size; size > batch {
@@ -125,7 +129,9 @@ func (l *lab) once(parent context.Context, r *row, name string) (o outcome) {
 	ctx, cancel := context.WithTimeout(parent, time.Duration(r.limit)*time.Second)
 	o = l.pair(ctx, r)
 	cancel()
-	c.end()
+	if err := c.end(); err != nil && o.why == "" {
+		o.why = err.Error()
+	}
 	o.file = file
 	if s, err := os.Stat(file); err == nil {
 		o.size = s.Size()

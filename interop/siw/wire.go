@@ -16,13 +16,16 @@ import (
 
 // capture is a tcpdump that runs.
 type capture struct {
-	file string
-	cmd  *exec.Cmd
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has said all
+	drops string        // how many packets it has lost, as it says
 }
 
-// record begins to capture what goes over an interface, but for the agent's connections.
+// record begins to capture what goes over an interface, but for the agent's connections. The snapshot length is small, because
+// each packet in tcpdump's buffer takes as much.
 func record(iface, file string) (*capture, error) {
-	c := &capture{file: file, cmd: exec.Command("tcpdump", "-Z", "root", "--immediate-mode", "-U", "-s0", "-i", iface, "-w", file, "tcp and not port 7000")}
+	c := &capture{ended: make(chan struct{}), cmd: exec.Command("tcpdump", "-Z", "root", "--immediate-mode", "-U", "-s4096", "-B65536",
+		"-i", iface, "-w", file, "tcp and not port 7000")}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	said, err := c.cmd.StderrPipe()
 	if err != nil {
@@ -35,7 +38,11 @@ func record(iface, file string) (*capture, error) {
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "listening on") {
 			go func() {
+				defer close(c.ended)
 				for lines.Scan() {
+					if n, ok := strings.CutSuffix(lines.Text(), " dropped by kernel"); ok {
+						c.drops = n
+					}
 				}
 			}()
 			return c, nil
@@ -44,11 +51,16 @@ func record(iface, file string) (*capture, error) {
 	return nil, fmt.Errorf("tcpdump does not listen on %s: %w", iface, c.cmd.Wait())
 }
 
-// end ends the capture.
-func (c *capture) end() {
+// end ends the capture. It is an error if packets are missing in it.
+func (c *capture) end() error {
 	time.Sleep(50 * time.Millisecond) // what is on its way
 	c.cmd.Process.Signal(syscall.SIGINT)
+	<-c.ended
 	c.cmd.Wait()
+	if c.drops != "0 packets" {
+		return fmt.Errorf("tcpdump has lost %q", c.drops)
+	}
+	return nil
 }
 
 // found is what tshark finds in a capture.
