@@ -36,7 +36,7 @@ type row struct {
 	port           int    // or the port that it listens on then
 	exchange       bool   // dtest: sides tell addresses on a connection of their own
 	quit           string // what ends the server, run where the client is
-	ports          []int  // of iWARP
+	ports          []int  // of iWARP; none: there is no other TCP
 	limit          int    // seconds
 	own            bool   // kernel with kernel: a rate, no verdict
 }
@@ -140,7 +140,7 @@ func dapltest(name, siw, ia, options string, server, client place) *row {
 		return "siw"
 	}
 	return &row{
-		name: name, siw: siw, ready: "Service Point Ready", ports: []int{dapltestPort}, limit: 40,
+		name: name, siw: siw, ready: "Service Point Ready", limit: 40,
 		server: program{server, "dapltest -T S -D " + on(server), func(out string) string {
 			return judge.DapltestServer.Judge("output", judge.Trim(out))
 		}},
@@ -150,9 +150,6 @@ func dapltest(name, siw, ia, options string, server, client place) *row {
 		quit: "dapltest -T Q -s " + at + " -D " + on(client),
 	}
 }
-
-// dapltestPort is the first port of dapltest's service points.
-const dapltestPort = 45278
 
 // rows are all rows.
 func rows() (all []*row) {

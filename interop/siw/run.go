@@ -137,7 +137,7 @@ func (l *lab) once(parent context.Context, r *row, name string) (o outcome) {
 		o.size = s.Size()
 	}
 	if o.why != "" {
-		if o.lost, err = owes(file, l.guests[0].ip, r.ports); err != nil {
+		if o.lost, err = owes(file, l.guests[0].ip, o.server+o.client, r.ports); err != nil {
 			o.why += "; " + err.Error()
 		}
 		o.file = strings.TrimSuffix(file, ".pcap") + "-failed.pcap"

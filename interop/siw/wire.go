@@ -118,52 +118,78 @@ func check(file string, parts []string, ports []int) (f found, err error) {
 			f.malformed++
 		}
 	}
-	var filter []string
-	for _, p := range ports {
-		filter = append(filter, fmt.Sprintf("tcp.port==%d", p))
-	}
-	out, err = tshark("-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && !tcp.analysis.retransmission && ("+strings.Join(filter, " || ")+")",
+	out, err = tshark("-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && !tcp.analysis.retransmission && ("+onPorts(ports)+")",
 		"-T", "fields", "-e", "frame.number")
 	f.loose = bytes.Count(out, []byte("\n"))
 	return f, err
 }
 
-// owes reports that the step that is missing in the capture is the kernel's: in a stream that nobody had ended, the
-// last data came from the host, the guest's TCP has acknowledged it, and the guest has sent nothing more.
-func owes(file, guest string, ports []int) (bool, error) {
-	var filter []string
-	for _, p := range ports {
-		filter = append(filter, fmt.Sprintf("tcp.port==%d", p))
+// onPorts is tshark's filter for connections of ports, or of any port if there are none.
+func onPorts(ports []int) string {
+	filter := "tcp"
+	for i, p := range ports {
+		if i == 0 {
+			filter = ""
+		} else {
+			filter += " || "
+		}
+		filter += fmt.Sprintf("tcp.port==%d", p)
 	}
-	out, err := tshark("-r", file, "-Y", strings.Join(filter, " || "), "-T", "fields",
-		"-e", "tcp.stream", "-e", "ip.src", "-e", "tcp.len", "-e", "tcp.nxtseq", "-e", "tcp.ack", "-e", "tcp.flags.fin", "-e", "tcp.flags.reset")
-	return err == nil && owing(string(out), guest), err
+	return filter
 }
 
-// owing is owes, of what tshark prints of each segment: stream, source, length, next sequence number, acknowledged
-// one, FIN, RST.
-func owing(segments, guest string) bool {
-	type stream struct {
-		byHost, over bool
-		next, acked  int
-		quietEnd     bool // the host ended it while the guest owed something
+// owes reports that the step that is missing in the capture of a failed try is the kernel's. Either the kernel does not go on:
+// in a stream that nobody had ended, the last data came from the host, the guest's TCP has acknowledged it, and
+// the guest has sent nothing more. Or the guest's program says that a send of its failed, and the capture has
+// all of the guest's data delivered: siw lets a send fail, though its last segment was sent, if the peer's FIN comes meanwhile
+// (siw_qp_sq_proc_tx).
+func owes(file, guest, printed string, ports []int) (bool, error) {
+	out, err := tshark("-r", file, "-Y", onPorts(ports), "-T", "fields",
+		"-e", "tcp.stream", "-e", "ip.src", "-e", "tcp.len", "-e", "tcp.nxtseq", "-e", "tcp.ack", "-e", "tcp.flags.fin", "-e", "tcp.flags.reset")
+	if err != nil {
+		return false, err
 	}
-	streams := map[string]*stream{}
+	s := streams(string(out), guest)
+	return len(ports) > 0 && stuck(s) || strings.Contains(printed, sendFailed) && delivered(s), nil
+}
+
+// sendFailed is what libdapl says of IBV_WC_LOC_QP_OP_ERR of a send.
+const sendFailed = "DTO completion ERR: status 2, op OP_SEND"
+
+// stream is what became of a TCP connection.
+type stream struct {
+	byHost, over bool // the last data came from the host; a side has ended it
+	next, acked  int  // behind the host's last data; what the guest has acknowledged
+	hostEnd      bool // the host ended it first
+	reset        bool
+	data, got    int // behind the guest's data; what the host has acknowledged
+}
+
+// streams reads what tshark prints of each segment: stream, source, length, next sequence number, acknowledged
+// one, FIN, RST.
+func streams(segments, guest string) map[string]*stream {
+	all := map[string]*stream{}
 	for line := range strings.Lines(segments) {
 		w := strings.Split(strings.TrimSpace(line), "\t")
 		if len(w) < 7 {
 			continue
 		}
-		s := streams[w[0]]
+		s := all[w[0]]
 		if s == nil {
 			s = &stream{}
-			streams[w[0]] = s
+			all[w[0]] = s
 		}
 		n := func(i int) int { v, _ := strconv.Atoi(w[i]); return v }
 		fromGuest := w[1] == guest
 		if fromGuest {
 			s.acked = max(s.acked, n(4))
+		} else {
+			s.got = max(s.got, n(4))
 		}
+		if fromGuest && n(2) > 0 {
+			s.data = max(s.data, n(3))
+		}
+		s.reset = s.reset || n(6) != 0
 		if s.over {
 			continue
 		}
@@ -174,13 +200,35 @@ func owing(segments, guest string) bool {
 		}
 		if n(5) != 0 || n(6) != 0 {
 			s.over = true
-			s.quietEnd = !fromGuest
+			s.hostEnd = !fromGuest
 		}
 	}
-	for _, s := range streams {
-		if s.byHost && s.acked >= s.next && (!s.over || s.quietEnd) {
+	return all
+}
+
+// stuck reports that a stream waits for the guest, or was given up by the host while it did. Of several equal streams, it is one in
+// which the guest has sent less than in another: the end of a complete one looks the same.
+func stuck(all map[string]*stream) bool {
+	most := 0
+	for _, s := range all {
+		most = max(most, s.data)
+	}
+	for _, s := range all {
+		if (len(all) == 1 || s.data < most) && s.byHost && s.acked >= s.next && (!s.over || s.hostEnd) {
 			return true
 		}
 	}
 	return false
+}
+
+// delivered reports that all data of the guest was delivered, no stream was reset, and the host ended one first.
+func delivered(all map[string]*stream) bool {
+	ended := false
+	for _, s := range all {
+		if s.reset || s.got < s.data {
+			return false
+		}
+		ended = ended || s.hostEnd
+	}
+	return ended
 }
