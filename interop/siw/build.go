@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 )
 
 //go:embed vm
@@ -23,6 +25,15 @@ func kdaplFile(work string) string  { return filepath.Join(work, "kdapl") }
 func capiFile(work string) string   { return filepath.Join(work, "libkdapl.so") }
 func confFile(work string) string   { return filepath.Join(work, "dat.conf") }
 
+// command is a command that ends with the context, together with what it has started.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
 // build makes all that the rows need in the work directory. The guest is made anew only if its parts changed.
 func build(ctx context.Context, work string) error {
 	for _, b := range []struct{ cgo, tags, mode, out, pkg string }{
@@ -31,7 +42,7 @@ func build(ctx context.Context, work string) error {
 		{"1", "kdapl_capi", "c-shared", capiFile(work), "./capi"},
 	} {
 		// Without the commit's stamp: the guest would be made anew for each.
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags="+b.tags, "-buildmode="+b.mode, "-o", b.out, b.pkg)
+		cmd := command(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags="+b.tags, "-buildmode="+b.mode, "-o", b.out, b.pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED="+b.cgo)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("go build %s: %w: %s", b.pkg, err, out)
@@ -73,7 +84,7 @@ func build(ctx context.Context, work string) error {
 		return nil
 	}
 	fmt.Println("building the guest: Debian's kernel, siw and programs")
-	cmd := exec.CommandContext(ctx, filepath.Join(script, "build.sh"), work, filepath.Join(work, "agent"), initrdFile(work))
+	cmd := command(ctx, filepath.Join(script, "build.sh"), work, filepath.Join(work, "agent"), initrdFile(work))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return absent{fmt.Errorf("the guest is not built: %w: %s", err, out)}
 	}

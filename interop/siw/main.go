@@ -187,7 +187,7 @@ func missingPackages() (names []string) {
 
 func apt(ctx context.Context, names []string) error {
 	for _, args := range [][]string{{"update", "-q"}, append([]string{"install", "-qy", "--no-install-recommends"}, names...)} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd := command(ctx, "apt-get", args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
