@@ -348,7 +348,6 @@ func (c *conn) receiver() {
 		c.rx.spun(false)
 	}
 	c.rx.trim()
-	c.await()
 	c.rx.give()
 	go c.waitFn()
 }
@@ -361,6 +360,9 @@ func (c *conn) stopReading() {
 	c.unlist()
 	c.wmu.Unlock()
 	c.rx.drop()
+	if c.rx.timer != nil {
+		c.rx.timer.Stop()
+	}
 	c.done(true, false)
 }
 

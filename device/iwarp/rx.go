@@ -3,6 +3,7 @@ package iwarp
 import (
 	"encoding/binary"
 	"io"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +31,9 @@ type rx struct {
 	direct  direct
 	pieces  [][]byte // of a direct read
 
-	since time.Time // when an FPDU was seen to be incomplete, if it still is
-	timed bool      // the connection has a read deadline for it
+	since  time.Time   // when the last of an incomplete FPDU came
+	timer  *time.Timer // looks after it, whoever reads
+	timing bool        // it is running
 
 	live  bool // an FPDU has come, or this is the active side
 	over  bool // nothing more is to be read
@@ -120,13 +122,13 @@ func (c *conn) receive() bool {
 	}
 	if err != nil {
 		if err == netio.ErrWouldBlock {
-			return r.partial() && c.stalled()
+			return !r.since.IsZero() && c.stalled()
 		}
 		c.inputEnded(err)
 		return true
 	}
-	r.since = time.Time{}
 	c.consume()
+	c.begun()
 	return true
 }
 
@@ -135,36 +137,66 @@ func (r *rx) partial() bool {
 	return r.r != r.w || r.direct.active || r.direct.skip > 0 || r.markers && !r.deframe.AtBoundary()
 }
 
+// begun notes whether the input ends inside an FPDU, whose rest has to come in time. Who reads now may never look again,
+// so a timer does; it is not set anew for each FPDU.
+func (c *conn) begun() {
+	r := &c.rx
+	limit := c.drv.cfg.stall()
+	if limit <= 0 || !r.partial() || c.closing.Load() {
+		r.since = time.Time{}
+		return
+	}
+	r.since = time.Now()
+	if r.timing {
+		return
+	}
+	r.timing = true
+	if r.timer == nil { // there before it can end
+		r.timer = time.AfterFunc(math.MaxInt64, c.overdue)
+	}
+	r.timer.Reset(limit)
+}
+
 // stalled ends a connection whose peer does not complete an FPDU: its length may have been
 // falsified on the way, so that its end never comes.
 func (c *conn) stalled() bool {
-	r := &c.rx
-	limit := c.drv.cfg.stall()
-	if limit <= 0 {
+	if time.Since(c.rx.since) < c.drv.cfg.stall() {
 		return false
 	}
-	now := time.Now()
-	if r.since.IsZero() {
-		r.since = now
-	}
-	if now.Sub(r.since) < limit {
-		return false
-	}
-	r.since = time.Time{}
+	c.rx.since = time.Time{}
 	c.violated(errStalled, nil)
 	return true
 }
 
-// await sets the deadline of a waiter: for the rest of an incomplete FPDU, or none.
-func (c *conn) await() {
+// overdueRetry is when the timer looks again that has met a reader.
+const overdueRetry = 10 * time.Millisecond
+
+// overdue is the timer's.
+func (c *conn) overdue() {
 	r := &c.rx
-	if !r.since.IsZero() && !c.closing.Load() {
-		c.nc.SetReadDeadline(r.since.Add(c.drv.cfg.stall()))
-		r.timed = true
-	} else if r.timed {
-		c.nc.SetReadDeadline(time.Time{})
-		r.timed = false
+	if !r.take() {
+		c.wmu.Lock()
+		over := c.over
+		c.wmu.Unlock()
+		if !over {
+			r.timer.Reset(overdueRetry)
+		}
+		return
 	}
+	r.timing = false
+	if !r.since.IsZero() && !c.closing.Load() {
+		if rest := c.drv.cfg.stall() - time.Since(r.since); rest > 0 {
+			r.timing = true
+			r.timer.Reset(rest)
+		} else if c.receive() {
+			c.inputs.Add(1)
+			if r.over {
+				c.stopReading()
+				return
+			}
+		}
+	}
+	r.give()
 }
 
 // compact makes room for the rest of the FPDU that has begun, and more.
