@@ -133,12 +133,14 @@ type DTO struct {
 }
 
 // DTO is the view of a completed data transfer operation.
-func (ev *Event) DTO() DTO {
+func (ev *Event) DTO() (d DTO) {
 	if ev.Number != DTOCompletion && ev.Number != IBDTOEvent {
-		return DTO{}
+		return d
 	}
-	ep, _ := ev.obj.(*EP)
-	d := DTO{EP: ep, Cookie: ev.cookie, Status: ev.status, Operation: ev.op, Length: ev.length, SourceQPN: uint32(ev.extra)}
+	// Field by field into the result: a copy of what was just written, in wider pieces than it was written, would stall the
+	// processor for as long as all of a dequeue takes.
+	d.EP, _ = ev.obj.(*EP)
+	d.Cookie, d.Status, d.Operation, d.Length, d.SourceQPN = ev.cookie, ev.status, ev.op, ev.length, uint32(ev.extra)
 	switch {
 	case ev.flags&evKeyValid == 0:
 	case ev.op == OpReceiveWithInvalidate:

@@ -139,7 +139,7 @@ func (c *conn) cut(w *wire) {
 		c.cutPassive = true
 	}
 	if other != nil && other.conn == c {
-		other.peer = nil
+		other.qp.SetPeer(nil)
 	}
 }
 
@@ -254,7 +254,7 @@ func (w *wire) open(c *conn, to *softnic.QP) {
 		cut = c.cutActive
 	}
 	if w.conn = c; !cut {
-		w.peer = to
+		w.qp.SetPeer(to)
 	}
 	l.Unlock()
 }

@@ -19,7 +19,6 @@ type wire struct {
 
 	// Under the lane of the send side.
 	conn  *conn
-	peer  *softnic.QP // nil while nothing can be sent
 	rnr   *time.Timer // runs while the first request waits for a receive
 	stall uint64      // counts such waits
 
@@ -30,7 +29,7 @@ type wire struct {
 
 // Start implements [softnic.Wire].
 func (w *wire) Start(l *softnic.Lane, h *softnic.Head, v softnic.Vec) (softnic.Outcome, verbs.Status) {
-	p := w.peer
+	p := w.qp.Peer()
 	if p == nil {
 		if w.qp.Type() == verbs.UD {
 			w.datagram(l, h, v)
@@ -66,7 +65,7 @@ func (w *wire) Start(l *softnic.Lane, h *softnic.Head, v softnic.Vec) (softnic.O
 // refused turns what the peer thinks of a request into its outcome here.
 func (w *wire) refused(l *softnic.Lane, h *softnic.Head, v softnic.Verdict) (softnic.Outcome, verbs.Status) {
 	if v == softnic.NotReady {
-		if !w.peer.Receiving() {
+		if !w.qp.Peer().Receiving() {
 			return softnic.Stalled, 0 // the peer's side of the set-up is not through yet
 		}
 		if w.dev.attr.Can(verbs.CapRNR) {
@@ -137,7 +136,8 @@ func (w *wire) RecvReady(l *softnic.Lane) {
 // SendStopped implements [softnic.Wire].
 func (w *wire) SendStopped(*softnic.Lane) {
 	w.stopRNR()
-	w.peer, w.conn = nil, nil
+	w.qp.SetPeer(nil)
+	w.conn = nil
 }
 
 // RecvStopped implements [softnic.Wire].

@@ -21,8 +21,10 @@ func (q *QP) LockSendQueue() { q.lane.mu.Lock() }
 func (q *QP) PostSendLocked(wrs []verbs.SendWR) (n int, err error) {
 	l := q.lane
 	for n < len(wrs) {
-		if err = q.postSend(l, &wrs[n]); err != nil {
-			break
+		if q.peer == nil || !q.plain(l, &wrs[n]) {
+			if err = q.postSend(l, &wrs[n]); err != nil {
+				break
+			}
 		}
 		n++
 	}

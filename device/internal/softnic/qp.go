@@ -46,6 +46,7 @@ type QP struct {
 	sqPushed, sqPolled uint32
 	reads              int  // agreed depth of outbound reads
 	slink              Link // the connection that sends belong to
+	peer               *QP  // see SetPeer
 
 	// The receive side, under the lane that rlane holds.
 	rlane   atomic.Pointer[Lane]

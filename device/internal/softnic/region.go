@@ -115,14 +115,20 @@ func (c *Context) enter(l *Lane, key uint32) *entry {
 // lastKey remembers the entry of the key that was used last, to save its look-up. It is
 // under the lane that it is used with.
 type lastKey struct {
-	e   *entry
-	key uint32
+	e    *entry
+	key  uint32
+	user uint8 // where the lane is among the users
+}
+
+// hit reports that key is the one remembered, and its entry safe to use until l is released.
+func (k *lastKey) hit(l *Lane, key uint32) bool {
+	return key == k.key && k.e != nil && k.e.key.Load() == key && k.e.users[k.user&3].Load() == l
 }
 
 // enter is Context.enter with a memory.
 func (k *lastKey) enter(c *Context, l *Lane, key uint32) *entry {
-	if e := k.e; key == k.key && e != nil && e.key.Load() == key && (e.users[0].Load() == l || e.users[1].Load() == l) {
-		return e
+	if k.hit(l, key) {
+		return k.e
 	}
 	return k.look(c, l, key)
 }
@@ -131,6 +137,11 @@ func (k *lastKey) look(c *Context, l *Lane, key uint32) *entry {
 	e := c.enter(l, key)
 	if e != nil {
 		k.e, k.key = e, key
+		for i := range e.users {
+			if e.users[i].Load() == l {
+				k.user = uint8(i)
+			}
+		}
 	}
 	return e
 }
@@ -265,6 +276,21 @@ func (pd *PD) gatherFirst(l *Lane, sg []verbs.SGE, need verbs.Access, n uint64, 
 	return Vec{more: list}, Accepted
 }
 
+// permit tells whether e, found by the peer's key, is for the peer of q to use in a way, and where in it addr is.
+func (q *QP) permit(e *entry, addr uint64, n uint32, need verbs.Access) (off uint64, _ Verdict) {
+	if e.pd != q.pd || e.kind == kindMW2 && e.qp != q {
+		return 0, BadDomain
+	}
+	if e.access&need != need {
+		return 0, BadRight
+	}
+	off, ok := e.locate(addr, uint64(n))
+	if !ok {
+		return 0, BadBounds
+	}
+	return off, Accepted
+}
+
 // remote resolves memory that the peer of q names by key and address.
 func (q *QP) remote(l *Lane, key uint32, addr uint64, n uint32, need verbs.Access) (Vec, Verdict) {
 	return q.reach(l, &q.theirs, key, addr, n, need)
@@ -276,15 +302,9 @@ func (q *QP) reach(l *Lane, k *lastKey, key uint32, addr uint64, n uint32, need 
 	if e == nil {
 		return Vec{}, BadKey
 	}
-	if e.pd != q.pd || e.kind == kindMW2 && e.qp != q {
-		return Vec{}, BadDomain
-	}
-	if e.access&need != need {
-		return Vec{}, BadRight
-	}
-	off, ok := e.locate(addr, uint64(n))
-	if !ok {
-		return Vec{}, BadBounds
+	off, t := q.permit(e, addr, n, need)
+	if t != Accepted {
+		return Vec{}, t
 	}
 	if e.under != nil && !e.under.joined(l) {
 		// The region's end must wait for this access too; it may have come before

@@ -95,15 +95,21 @@ func word(b []byte) *atomic.Uint64 {
 // copyRDMA is copy for RDMA, where an aligned word is read and written
 // at once, and after what was written before it: a consumer may watch it with sync/atomic.
 func (l *Lane) copyRDMA(dst, src Vec, n uint32) {
-	if len(dst.one) == 8 && len(src.one) == 8 {
-		if d := word(dst.one); d != nil {
-			if s := word(src.one); s != nil {
-				fastlock.StoreRelease64(d, s.Load())
-			} else {
-				fastlock.StoreRelease64(d, binary.NativeEndian.Uint64(src.one))
-			}
-			return
-		}
+	if !copyWord(dst.one, src.one) {
+		l.copy(dst, src, n)
 	}
-	l.copy(dst, src, n)
+}
+
+// copyWord is copyRDMA of a word, and false if it is none.
+func copyWord(dst, src []byte) bool {
+	d := word(dst)
+	if d == nil || len(src) != 8 {
+		return false
+	}
+	if s := word(src); s != nil {
+		fastlock.StoreRelease64(d, s.Load())
+	} else {
+		fastlock.StoreRelease64(d, binary.NativeEndian.Uint64(src))
+	}
+	return true
 }
