@@ -41,6 +41,7 @@ type side struct {
 	evd *dat.EVD
 	ep  *dat.EP
 	lmr *dat.LMR
+	ev  [1]dat.Event // for take
 }
 
 // pair is two connected sides over loop.
@@ -94,10 +95,9 @@ func (s *side) next(want dat.EventNumber) dat.Event {
 
 // take takes one successful completion.
 func (s *side) take() {
-	var ev [1]dat.Event
-	for s.evd.DequeueInto(ev[:]) == 0 {
+	for s.evd.DequeueInto(s.ev[:]) == 0 {
 	}
-	if status := ev[0].DTO().Status; status != dat.StatusSuccess {
+	if status := s.ev[0].DTO().Status; status != dat.StatusSuccess {
 		fatal(fmt.Errorf("an operation failed: %v", status))
 	}
 }

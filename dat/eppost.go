@@ -156,8 +156,13 @@ func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote R
 		return false, nil
 	}
 	q := &ep.request
-	g := q.enter()
+	g := q.gate.Load() // enter, without calls; postOne looks twice
 	if g == nil {
+		return false, nil
+	}
+	g.qp.LockSendQueue()
+	if !q.open(g) {
+		g.qp.UnlockSendQueue()
 		return false, nil
 	}
 	n := local.SegmentLength
@@ -170,7 +175,7 @@ func (ep *EP) postPlain(op Operation, wrOp verbs.Opcode, cookie uint64, remote R
 	}
 	i := q.tail & uint64(len(q.rec)-1)
 	if q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.sendWR) == 0 || q.ud || n > most || iov < 1 {
-		g.unlock()
+		g.qp.UnlockSendQueue()
 		return false, nil
 	}
 	wr := &ep.sendWR[0]
@@ -428,13 +433,18 @@ func (ep *EP) PostRecv(cookie uint64, flags CompletionFlags, local ...LMRTriplet
 // recvPlain is postPlain for receives.
 func (ep *EP) recvPlain(cookie uint64, local *LMRTriplet) (done bool, err error) {
 	q := &ep.recv
-	g := q.enter()
+	g := q.gate.Load()
 	if g == nil {
+		return false, nil
+	}
+	g.qp.LockRecvQueue()
+	if !q.open(g) {
+		g.qp.UnlockRecvQueue()
 		return false, nil
 	}
 	i := q.tail & uint64(len(q.rec)-1)
 	if q.room() <= 0 || i >= uint64(len(q.rec)) || len(ep.recvWR) == 0 || q.ud || ep.attr.MaxRecvIOV < 1 {
-		g.unlock()
+		g.qp.UnlockRecvQueue()
 		return false, nil // with an SRQ there are no records
 	}
 	wr := &ep.recvWR[0]

@@ -137,8 +137,8 @@ func (ev *Event) DTO() (d DTO) {
 	if ev.Number != DTOCompletion && ev.Number != IBDTOEvent {
 		return d
 	}
-	// Field by field into the result: a copy of what was just written, in wider pieces than it was written, would stall the
-	// processor for as long as all of a dequeue takes.
+	// Field by field into the result: made elsewhere it would be copied in pieces wider than what was just written, and the
+	// processor does not forward such from the stores that are under way, but waits for them.
 	d.EP, _ = ev.obj.(*EP)
 	d.Cookie, d.Status, d.Operation, d.Length, d.SourceQPN = ev.cookie, ev.status, ev.op, ev.length, uint32(ev.extra)
 	switch {

@@ -39,17 +39,19 @@ func (q *dtoQueue) enter() *gate {
 			return nil
 		}
 		g.lock()
-		switch {
-		case q.gate.Load() != g: // the EP has another QP now
-			g.unlock()
-			continue
-		case q.shut || q.dead:
-			g.unlock()
+		if q.open(g) {
+			return g
+		}
+		again := q.gate.Load() != g // the EP has another QP now
+		g.unlock()
+		if !again {
 			return nil
 		}
-		return g
 	}
 }
+
+// open reports that a common post may go on under the lock of g, which the caller holds.
+func (q *dtoQueue) open(g *gate) bool { return q.gate.Load() == g && !q.shut && !q.dead }
 
 // lock locks the queue for everything.
 func (q *dtoQueue) lock() {
