@@ -30,48 +30,42 @@ func (q *QP) plain(l *Lane, wr *verbs.SendWR) bool {
 		return false
 	}
 	own := e.buf[off:][:n]
-	switch wr.Op {
-	case verbs.OpSend:
+	if wr.Op == verbs.OpSend {
 		if !p.plainSend(l, own) {
 			return false
 		}
-	case verbs.OpRDMAWrite:
-		their := p.plainReach(l, wr, verbs.AccessRemoteWrite)
-		if their == nil {
+	} else {
+		need := verbs.AccessRemoteWrite
+		switch wr.Op {
+		case verbs.OpRDMAWrite:
+		case verbs.OpRDMARead:
+			if q.reads == 0 || q.maxRead == 0 {
+				return false
+			}
+			need = verbs.AccessRemoteRead
+		default:
 			return false
 		}
-		if !copyWord(their, own) {
-			copy(their, own)
-		}
-	case verbs.OpRDMARead:
-		if q.reads == 0 || q.maxRead == 0 {
+		if !p.theirs.hit(l, wr.RemoteKey) {
 			return false
 		}
-		their := p.plainReach(l, wr, verbs.AccessRemoteRead)
-		if their == nil {
+		e := p.theirs.e
+		off, v := p.permit(e, wr.RemoteAddr, n, need)
+		if v != Accepted || e.pieces != nil || e.under != nil {
 			return false
 		}
-		if !copyWord(own, their) {
-			copy(own, their)
+		from, to := own, e.buf[off:][:n]
+		if need == verbs.AccessRemoteRead {
+			from, to = to, from
 		}
-	default:
-		return false
+		if !copyWord(to, from) {
+			copy(to, from)
+		}
 	}
-	q.completeSend(l, headOf(wr), n)
+	if wr.Flags&verbs.SendSignaled != 0 {
+		q.pushSend(l, headOf(wr), verbs.StatusSuccess, n)
+	}
 	return true
-}
-
-// plainReach resolves the memory of p that a request of one segment names, nil if that takes more than a look.
-func (p *QP) plainReach(l *Lane, wr *verbs.SendWR, need verbs.Access) []byte {
-	if !p.theirs.hit(l, wr.RemoteKey) {
-		return nil
-	}
-	e, n := p.theirs.e, wr.SGE[0].Length
-	off, v := p.permit(e, wr.RemoteAddr, n, need)
-	if v != Accepted || e.pieces != nil || e.under != nil {
-		return nil
-	}
-	return e.buf[off:][:n]
 }
 
 // plainSend places a message into the next receive of p and completes that.
