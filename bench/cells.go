@@ -17,7 +17,8 @@ func singleCells(set *settings) []func(*peers) cell {
 		return func() (sample, error) {
 			n := max(n/set.part, burst)
 			f(n/10 + 1)
-			return sample{value: float64(timed(n, f).Nanoseconds()) / float64(n) / scale}, nil
+			d, cpu := timed(n, f)
+			return sample{value: float64(d.Nanoseconds()) / float64(n) / scale, cpu: cpu / float64(n) * 1e6}, nil
 		}
 	}
 	small := sync.OnceValue(func() *pair { return newPair(4096) })
@@ -67,12 +68,12 @@ func singleCells(set *settings) []func(*peers) cell {
 	return all
 }
 
-// timed tells how long f took, after a collection that is not its fault.
-func timed(n int, f func(n int)) time.Duration {
+// timed tells how long f took, after a collection that is not its fault, and the processor time in seconds.
+func timed(n int, f func(n int)) (d time.Duration, cpu float64) {
 	runtime.GC()
-	begin := time.Now()
+	begin, mine := time.Now(), own()
 	f(n)
-	return time.Since(begin)
+	return time.Since(begin), own() - mine
 }
 
 func postDequeue(n int) {

@@ -97,14 +97,23 @@ func (p *peers) fabric(n int, args ...string) runner {
 		if !p.fabricOK {
 			return sample{}, errNoFabric
 		}
-		cmd := exec.Command(filepath.Join(p.dir, "fabric"), append(args, strconv.Itoa(n))...)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return sample{}, fmt.Errorf("libfabric %v: %w", args, err)
+		round := func(n int) (ns, cpu float64, err error) {
+			before := own()
+			cmd := exec.Command(filepath.Join(p.dir, "fabric"), append(args[:len(args):len(args)], strconv.Itoa(n))...)
+			cmd.Stderr = os.Stderr
+			out, err := cmd.Output()
+			if err != nil {
+				return 0, 0, fmt.Errorf("libfabric %v: %w", args, err)
+			}
+			ns, err = strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+			return ns, own() - before, err
 		}
-		ns, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
-		return sample{value: ns}, err
+		_, start, err := round(1) // the processor time of getting ready
+		if err != nil {
+			return sample{}, err
+		}
+		ns, cpu, err := round(n)
+		return sample{value: ns, cpu: max(0, cpu-start) / float64(n) * 1e6}, err
 	}
 }
 
