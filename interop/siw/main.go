@@ -136,7 +136,8 @@ func prepared(ctx context.Context, o options, end time.Time) error {
 	cmd := exec.CommandContext(ctx, self, append(os.Args[1:], "-work", o.work)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = append(os.Environ(), inside+"=1", fmt.Sprintf("%s=%d", deadline, end.Add(-5*time.Second).UnixMilli()))
+	reserve := min(45*time.Second, o.within/6) // to dissect what was captured
+	cmd.Env = append(os.Environ(), inside+"=1", fmt.Sprintf("%s=%d", deadline, end.Add(-reserve).UnixMilli()))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
