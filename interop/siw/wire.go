@@ -102,7 +102,7 @@ func check(file string, parts []string, ports []int) (f found, err error) {
 			os.Remove(p)
 		}
 	}
-	out, err := tshark("-r", file, "-V")
+	out, err := tshark("-r", file, "-V", "-O", "iwarp_mpa")
 	if err != nil {
 		return f, err
 	}
