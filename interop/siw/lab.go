@@ -138,6 +138,15 @@ func (g *guest) sh(ctx context.Context, command string) (string, error) {
 	return out.String(), err
 }
 
+// answers is how long the first machine takes for a command, or for not answering at all.
+func (l *lab) answers(ctx context.Context) time.Duration {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	l.guests[0].sh(ctx, "true") // an error takes its time, too
+	return time.Since(begin)
+}
+
 // defaults are the settings of a siw that was just loaded.
 const defaults = "mpa_crc_required=0 peer_to_peer=0 mpa_version=2"
 

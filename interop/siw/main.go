@@ -205,6 +205,9 @@ func (f failure) Error() string { return string(f) }
 // slow is a time to boot that tells of a machine on which rows fail for want of time.
 const slow = time.Minute
 
+// sluggish is as much for a command in a machine: it takes some 30 ms if the host is idle.
+const sluggish = 500 * time.Millisecond
+
 // runRows boots and runs what is asked for, in the namespace.
 func runRows(ctx context.Context, o options) error {
 	filter, err := regexp.Compile(o.only)
@@ -241,6 +244,9 @@ func runRows(ctx context.Context, o options) error {
 		if res := l.run(ctx, r); res.n > 0 {
 			if t.add(r, res); !res.ok() {
 				failed++
+				if took := l.answers(ctx); o.skip && took > sluggish {
+					return absent{fmt.Errorf("after %q the virtual machine takes %v for a command: too slow for verdicts", r.name, took.Round(time.Millisecond))}
+				}
 			}
 		}
 		if ctx.Err() != nil {

@@ -85,11 +85,11 @@ func adapter(settings string) string {
 
 // rping is a pair of rpings; the client's buffers have so many bytes.
 func rping(name, siw, settings string, server, client place, size int) *row {
-	r := &row{name: name, siw: siw, port: rpingPort, ports: []int{rpingPort}, limit: 20}
+	r := &row{name: name, siw: siw, port: rpingPort, ports: []int{rpingPort}, limit: 60}
 	at := map[place]string{host: "HOST", guest1: "GUEST"}[server]
 	side := func(p place, role string, size int, prefix string) program {
 		if p == host {
-			return program{p, fmt.Sprintf("kdapl rping %s -a %s -v -C %d -S %d --timeout 5s --adapter '%s'", role, at, rounds, size, adapter(settings)),
+			return program{p, fmt.Sprintf("kdapl rping %s -a %s -v -C %d -S %d --timeout 10s --adapter '%s'", role, at, rounds, size, adapter(settings)),
 				lines(rounds, prefix, fmt.Sprintf("%d rounds", rounds))}
 		}
 		return program{p, fmt.Sprintf("rping %s -a %s -v -C %d -S %d", role, at, rounds, size), lines(rounds, prefix)}
@@ -104,11 +104,11 @@ func rping(name, siw, settings string, server, client place, size int) *row {
 
 // ucmatose is a pair of ucmatoses.
 func ucmatose(name, siw, settings string, server, client place, connections int) *row {
-	r := &row{name: name, siw: siw, port: ucmatosePort, ports: []int{ucmatosePort}, limit: 20}
+	r := &row{name: name, siw: siw, port: ucmatosePort, ports: []int{ucmatosePort}, limit: 60}
 	at := map[place]string{host: "HOST", guest1: "GUEST"}[server]
 	side := func(p place, role string) program {
 		if p == host {
-			return program{p, fmt.Sprintf("kdapl ucmatose %s %s -c %d --timeout 5s --adapter '%s'", role, at, connections, adapter(settings)), has("test complete")}
+			return program{p, fmt.Sprintf("kdapl ucmatose %s %s -c %d --timeout 10s --adapter '%s'", role, at, connections, adapter(settings)), has("test complete")}
 		}
 		return program{p, fmt.Sprintf("ucmatose %s %s -c %d", role, at, connections), has("data transfers complete", "test complete", "return status 0")}
 	}
@@ -124,7 +124,7 @@ func dtest(name, siw, options string, server, client place) *row {
 		at = "HOST" // by way of the runner, which tells the client of the server when that listens
 	}
 	return &row{
-		name: name, siw: siw, port: exchangePort, ports: []int{dtestPort}, limit: 30, exchange: server == guest1,
+		name: name, siw: siw, port: exchangePort, ports: []int{dtestPort}, limit: 60, exchange: server == guest1,
 		server: program{server, "dtest -s -P siw " + options, pass},
 		client: program{client, "dtest -P siw -h " + at + " " + options, pass},
 	}
@@ -140,7 +140,7 @@ func dapltest(name, siw, ia, options string, server, client place) *row {
 		return "siw"
 	}
 	return &row{
-		name: name, siw: siw, ready: "Service Point Ready", limit: 40,
+		name: name, siw: siw, ready: "Service Point Ready", limit: 60,
 		server: program{server, "dapltest -T S -D " + on(server), func(out string) string {
 			return judge.DapltestServer.Judge("output", judge.Trim(out))
 		}},

@@ -167,7 +167,7 @@ func (l *lab) pair(ctx context.Context, r *row) (o outcome) {
 		stop()
 		<-server.done
 	}()
-	begin, end := context.WithTimeout(ctx, 15*time.Second)
+	begin, end := context.WithTimeout(ctx, 30*time.Second)
 	err := l.ready(begin, server, at, r.ready, r.port)
 	end()
 	if err != nil {
