@@ -3,6 +3,7 @@ package dattest
 import (
 	"bytes"
 	"fmt"
+	"sync"
 	"time"
 
 	"kdapl/dat"
@@ -247,7 +248,7 @@ func connReads(e *env) {
 }
 
 func connOrder(e *env) {
-	for range e.rounds(50) {
+	for range e.rounds(200) {
 		ea, eb := e.a.evd(), e.b.evd()
 		a, b := e.a.ep(on(ea)), e.b.ep(on(eb))
 		for i := range 3 {
@@ -255,11 +256,25 @@ func connOrder(e *env) {
 		}
 		psp := e.b.listen()
 		e.call(a, psp.ConnQual())
-		e.must(e.b.request1().Accept(b, nil), "Accept")
+		cr := e.b.request1()
+		// The active side sends as soon as it may, which can be before the passive side has heard of the connection.
+		var sender sync.WaitGroup
+		sender.Go(func() {
+			for i, end := 0, time.Now().Add(e.deadline); i < 3; {
+				if err := a.PostSend(uint64(i), 0, e.a.lmr.Triplet(0, 8)); err == nil {
+					i++
+				} else if time.Now().After(end) {
+					e.Errorf("PostSend: %v", err)
+					return
+				} else {
+					e.yield()
+				}
+			}
+		})
+		err := cr.Accept(b, nil)
+		sender.Wait()
+		e.must(err, "Accept")
 		e.event(ea, dat.ConnectionEstablished)
-		for i := range 3 {
-			e.must(a.PostSend(uint64(i), 0, e.a.lmr.Triplet(0, 8)), "PostSend")
-		}
 		e.queued(eb, 4)
 		e.same("the passive side", all(eb), dat.ConnectionEstablished.String(), "RECEIVE 0 SUCCESS", "RECEIVE 1 SUCCESS", "RECEIVE 2 SUCCESS")
 		e.must(psp.Free(), "PSP.Free")

@@ -166,6 +166,11 @@ func evdReserved(e *env) {
 	ea, eb := e.a.evdOf(dat.EVDConfig{MinLen: 4}), e.b.evd()
 	deep := func(_ *dat.EPConfig, a *dat.EPAttr) { a.MaxRecvDTOs, a.MaxRequestDTOs = depth, depth }
 	a, b := e.linkOn(ea, eb, deep)
+	e.post(ea, 1, 2, 3, 4)
+	if err := ea.PostSE(5); err != dat.ErrQueueFull {
+		e.Errorf("a software event in room that operations will need: %v", err)
+	}
+	e.same("the EVD's own room", all(ea), "SE 1", "SE 2", "SE 3", "SE 4")
 	var want []string
 	for i := range depth {
 		e.must(a.PostRecv(uint64(i), 0, e.a.lmr.Triplet(0, 8)), "PostRecv")
@@ -209,6 +214,17 @@ func evdNoRoom(e *env) {
 		e.must(ep.Free(), "Free")
 	}
 	e.must(evd.Free(), "Free of the EVD that nothing feeds any more")
+
+	// Software events' room and that of an EP are together within the limit.
+	attr.MaxRecvDTOs, attr.MaxRequestDTOs = 4, 4
+	evd = e.a.evdOf(dat.EVDConfig{MinLen: e.a.attr.MaxEVDQLen - 7})
+	cfg := dat.EPConfig{Recv: evd, Request: evd, Attr: &attr}
+	_, err := e.a.pz.NewEP(cfg)
+	e.refused(err, "an EP of 8 operations on an EVD that can grow by 7", dat.InsufficientResources)
+	e.must(evd.Resize(e.a.attr.MaxEVDQLen-8), "Resize")
+	ep, err := e.a.pz.NewEP(cfg)
+	e.must(err, "an EP for which there is room")
+	e.must(ep.Free(), "Free")
 }
 
 func evdResize(e *env) {
@@ -276,16 +292,20 @@ func evdDequeuers(e *env) {
 			c.Request = evd
 		}
 	})
-	n := e.rounds(1000)
+	const burst = 64
+	n := e.rounds(2000) * burst
 	counts := make([]atomic.Int32, n)
-	var left atomic.Int64
+	var open, left atomic.Int64 // events that may be taken, and events to come
 	left.Store(int64(n))
 	var wg sync.WaitGroup
 	for i := range 3 {
 		wg.Go(func() {
-			buf := make([]dat.Event, 1+i)
+			buf := make([]dat.Event, 1+15*i)
 			for left.Load() > 0 {
-				e.yield()
+				if int64(n)-left.Load() >= open.Load() {
+					e.yield()
+					continue
+				}
 				for _, ev := range buf[:evd.DequeueInto(buf)] {
 					v := ev.Software()
 					if ev.Number != dat.SoftwareEvent {
@@ -299,11 +319,19 @@ func evdDequeuers(e *env) {
 	}
 	for i := range n {
 		e.eventually("room", func() bool {
-			if i%2 == 0 {
+			if i%8 != 0 {
 				return evd.PostSE(uint64(i)) == nil
 			}
 			return a.PostRDMAWrite(uint64(i), 0, e.b.lmr.RMRTriplet(8, 8), e.a.lmr.Triplet(0, 8)) == nil
 		})
+		if (i+1)%burst == 0 { // they find many at once, and take them from each other
+			e.eventually("a burst", func() bool {
+				q, err := evd.Query()
+				return err == nil && n-int(left.Load())+q.Queued > i
+			})
+			open.Store(int64(i) + 1)
+			e.eventually("the events of a burst", func() bool { return n-int(left.Load()) > i })
+		}
 	}
 	e.eventually("every event", func() bool { return left.Load() <= 0 })
 	wg.Wait()

@@ -1,7 +1,13 @@
 package dattest_test
 
-// mutants are all of them, by the group that finds them.
-var mutants = []mutant{
+import "slices"
+
+// mutants are all of them.
+func mutants() []mutant { return slices.Concat(coreMutants, otherMutants) }
+
+// otherMutants are those of attributes, memory windows, fast registrations, SRQs, watermarks, CNOs, service points and
+// extensions, by the group that finds them.
+var otherMutants = []mutant{
 	{"attrs.go", "DAPLVersionMajor:              DAPLVersionMajor,", "DAPLVersionMajor: DAPLVersionMajor + 1,",
 		[]string{"attribute/the attributes are those of DAT 2.0"}},
 	{"attrs.go", "EVDStreamMergingSupported:     FullMergeMatrix(),", "",
@@ -160,7 +166,7 @@ var mutants = []mutant{
 
 	{"cno.go", "e := c.triggered[0]\n\tc.drop(0)", "e := c.triggered[0]",
 		[]string{"cno/a trigger stays until it is taken, and takes no event"}},
-	{"cno.go", "timeout = 0\n", "\n",
+	{"cno.go", "case <-expired:\n\t\t\ttimeout = 0\n", "case <-expired:\n",
 		[]string{"cno/a wait ends with a trigger, with its time or with its context"}},
 	{"cno.go", "case c.wake <- struct{}{}:", "case (chan struct{})(nil) <- struct{}{}:",
 		[]string{"cno/each trigger wakes a waiter"}},
@@ -174,7 +180,7 @@ var mutants = []mutant{
 		[]string{"cno/a CNO in use is not freed"}},
 	{"cno.go", "if i := slices.Index(c.triggered, e); i >= 0 {", "if i := slices.Index(c.triggered, e); i > 0 {",
 		[]string{"cno/the end of an EVD takes its trigger"}},
-	{"cno.go", "go c.agent(e)", "",
+	{"cno.go", "go agent(e)", "_ = agent",
 		[]string{"cno/an agent gets each trigger, beside those who wait"}},
 	{"cno.go", "c.aborted = true", "",
 		[]string{"cno/the end of the IA aborts who waits"}},
@@ -213,6 +219,8 @@ var mutants = []mutant{
 		[]string{"service/a service point needs an EVD with the stream"}},
 
 	{"cr.go", "to.onRequest(cr.req)", "cr.req.Refuse()",
+		[]string{"handoff/a handoff gives the request to another service point, with its data"}},
+	{"cr.go", "if !cr.answer() {\n\t\treturn cr.errGone(op)\n\t}\n\tcr.end()\n\tto", "cr.end()\n\tto",
 		[]string{"handoff/a handoff gives the request to another service point, with its data"}},
 	{"cr.go", "if to == nil {\n", "if to == nil {\n\t\tcr.answer()\n",
 		[]string{"handoff/a handoff to nobody leaves the request valid"}},

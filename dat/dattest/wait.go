@@ -40,13 +40,12 @@ func (e *env) waiting(evd *dat.EVD, ctx context.Context, threshold int, timeout 
 	return c
 }
 
-// owned waits until a wait has begun.
+// owned waits until a wait has begun. It asks with a call that would take nothing and would be in no waiter's way.
 func (e *env) owned(evd *dat.EVD) {
 	e.Helper()
-	e.eventually("a wait", func() bool {
-		_, _, err := evd.Wait(context.Background(), 1, 0)
-		return errors.Is(err, dat.InvalidStateEVDWaiter)
-	})
+	q, err := evd.Query()
+	e.must(err, "Query")
+	e.eventually("a wait", func() bool { return errors.Is(evd.Resize(q.QLen), dat.InvalidStateEVDWaiter) })
 }
 
 func (e *env) returned(c <-chan waiting) waiting {
@@ -73,9 +72,10 @@ func waitOldest(e *env) {
 
 func waitThreshold(e *env) {
 	evd := e.a.evd()
+	e.post(evd, 1)
 	c := e.waiting(evd, context.Background(), 3, dat.Infinite)
 	e.owned(evd)
-	e.post(evd, 1, 2)
+	e.post(evd, 2)
 	e.idle(100)
 	if len(c) > 0 {
 		e.Fatalf("returned with two of three events")
@@ -146,7 +146,9 @@ func waitOwner(e *env) {
 	c := e.waiting(evd, context.Background(), 2, dat.Infinite)
 	e.owned(evd)
 	e.post(evd, 1)
-	_, err := evd.Dequeue()
+	_, _, err := evd.Wait(context.Background(), 1, 0)
+	e.refused(err, "another wait", dat.InvalidState, dat.InvalidStateEVDWaiter)
+	_, err = evd.Dequeue()
 	e.refused(err, "Dequeue", dat.InvalidState, dat.InvalidStateEVDWaiter)
 	if n := evd.DequeueInto(make([]dat.Event, 1)); n != 0 {
 		e.Errorf("%d events were dequeued", n)
