@@ -205,7 +205,7 @@ func (f failure) Error() string { return string(f) }
 // slow is a time to boot that tells of a machine on which rows fail for want of time.
 const slow = time.Minute
 
-// sluggish is as much for a command in a machine: it takes some 30 ms if the host is idle.
+// sluggish is as much for a command in a machine, which is a connection and a shell.
 const sluggish = 500 * time.Millisecond
 
 // runRows boots and runs what is asked for, in the namespace.
