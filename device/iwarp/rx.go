@@ -56,6 +56,7 @@ type rx struct {
 func (r *rx) init(res mpa.Result) {
 	r.crc, r.markers = res.CRC, res.ReceiveMarkers
 	r.deframe = mpa.Deframer{CRC: res.CRC, Markers: res.ReceiveMarkers}
+	r.lucky = -luck // set-ups follow each other faster if nobody spins for first messages
 }
 
 // take gets the token, if nobody has it.

@@ -85,7 +85,11 @@ func (n *TCP) dialControl(network, address string, raw syscall.RawConn) error {
 		return err
 	}
 	var err error
-	if cerr := raw.Control(func(fd uintptr) { err = setReuseAddr(fd) }); cerr != nil {
+	cerr := raw.Control(func(fd uintptr) {
+		bindLate(fd)
+		err = setReuseAddr(fd)
+	})
+	if cerr != nil {
 		return cerr
 	}
 	return err

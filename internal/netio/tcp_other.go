@@ -13,6 +13,9 @@ func setUserTimeout(uintptr, time.Duration) error { return nil }
 // setReuseAddr does nothing: the option means other things here.
 func setReuseAddr(uintptr) error { return nil }
 
+// bindLate does nothing: the option has no name here.
+func bindLate(uintptr) {}
+
 // FromNet makes a Conn of any net.Conn and owns it from then on. It gets a pump, as the package
 // comment says.
 func FromNet(c net.Conn) (Conn, error) {
