@@ -201,6 +201,20 @@ func writeAll(nc netio.Conn, b []byte) error {
 
 // readFrom reads a start-up frame, and no byte behind it.
 func (s *startup) readFrom(nc netio.Conn) error {
+	for {
+		err := s.tryFrom(nc)
+		if err == netio.ErrWouldBlock {
+			err = nc.WaitReadable()
+			if err == nil {
+				continue
+			}
+		}
+		return err
+	}
+}
+
+// tryFrom reads what there is of a start-up frame; netio.ErrWouldBlock says that the rest has not come.
+func (s *startup) tryFrom(nc netio.Conn) error {
 	var buf [mpa.MaxStartupLen]byte
 	for {
 		want := s.want()
@@ -208,11 +222,6 @@ func (s *startup) readFrom(nc netio.Conn) error {
 			return nil
 		}
 		n, err := nc.TryReadv([][]byte{buf[:want]})
-		if err == netio.ErrWouldBlock {
-			if err = nc.WaitReadable(); err == nil {
-				continue
-			}
-		}
 		if err == io.EOF && len(s.b) > 0 {
 			err = io.ErrUnexpectedEOF
 		}

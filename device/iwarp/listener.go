@@ -120,27 +120,39 @@ func (l *listener) accept() {
 			time.Sleep(acceptPause)
 			continue
 		}
-		l.mu.Lock()
-		full := l.closed || len(l.half) >= l.drv.cfg.MaxHalfOpen
-		if !full {
-			l.half[nc] = struct{}{}
-		}
-		l.mu.Unlock()
-		if full {
-			nc.Close()
-			continue
-		}
-		go l.begin(nc)
+		l.begin(nc)
 	}
 }
 
-// begin reads the request of a new connection, within the time for that.
+// begin takes the request of a new connection. It is there, as a rule: the peer sends it when TCP's handshake is over, which
+// also wakes who accepts. Otherwise a goroutine waits for it, within the time for that.
 func (l *listener) begin(raw netio.Conn) {
+	l.mu.Lock()
+	full := l.closed || len(l.half) >= l.drv.cfg.MaxHalfOpen
+	if !full {
+		l.half[raw] = struct{}{}
+	}
+	l.mu.Unlock()
+	if full {
+		raw.Close()
+		return
+	}
 	nc := l.drv.cap.wrap(raw, false)
-	nc.SetReadDeadline(time.Now().Add(l.drv.cfg.StartTimeout))
-	s := startup{kind: mpa.Request}
-	err := s.readFrom(nc)
-	nc.SetReadDeadline(time.Time{})
+	s := &startup{kind: mpa.Request}
+	if err := s.tryFrom(nc); err != netio.ErrWouldBlock {
+		l.take(raw, nc, s, err)
+		return
+	}
+	go func() {
+		nc.SetReadDeadline(time.Now().Add(l.drv.cfg.StartTimeout))
+		err := s.readFrom(nc)
+		nc.SetReadDeadline(time.Time{})
+		l.take(raw, nc, s, err)
+	}()
+}
+
+// take ends the start-up phase of a connection, and offers its request.
+func (l *listener) take(raw, nc netio.Conn, s *startup, err error) {
 	l.mu.Lock()
 	delete(l.half, raw)
 	l.mu.Unlock()
@@ -163,7 +175,7 @@ func (l *listener) begin(raw netio.Conn) {
 	if err := l.offer(r); err != nil {
 		r.Refuse()
 	}
-	r.guard()
+	go r.guard()
 }
 
 // offer delivers a request, unless there is no room for it.
