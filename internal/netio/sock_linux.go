@@ -24,7 +24,7 @@ import (
 // blocking even if somebody made the socket a blocking one through a duplicate. A single piece goes
 // by sendto and recvfrom, for which the kernel has less to copy in and to check.
 type sockConn struct {
-	tc            *net.TCPConn
+	sock          socket
 	raw           syscall.RawConn
 	local, remote netip.AddrPort
 
@@ -37,18 +37,29 @@ type sockConn struct {
 	fatal    atomic.Pointer[Error]
 }
 
+// socket is what is needed of a *net.TCPConn, or of an *os.File with a socket of the poller.
+type socket interface {
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+	Close() error
+}
+
 func newSockConn(tc *net.TCPConn) (*sockConn, error) {
 	raw, err := tc.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	c := &sockConn{tc: tc, raw: raw, local: addrPort(tc.LocalAddr()), remote: addrPort(tc.RemoteAddr())}
+	return makeSockConn(tc, raw, addrPort(tc.LocalAddr()), addrPort(tc.RemoteAddr())), nil
+}
+
+func makeSockConn(s socket, raw syscall.RawConn, local, remote netip.AddrPort) *sockConn {
+	c := &sockConn{sock: s, raw: raw, local: local, remote: remote}
 	c.rd.call = c.rd.recv
 	c.wr.call = c.wr.send
 	c.rdWait.check, c.rdWait.events = c.rdWait.now, unix.POLLIN|unix.POLLRDHUP
 	c.wrWait.check, c.wrWait.events = c.wrWait.now, unix.POLLOUT
 	c.mss.call = c.mss.ask
-	return c, nil
+	return c
 }
 
 // vectored is the argument and the result of one direction's system call. It lives in the
@@ -268,26 +279,33 @@ func waited(err error) error {
 	return net.ErrClosed
 }
 
-func (c *sockConn) SetReadDeadline(t time.Time) error  { return closedErr(c.tc.SetReadDeadline(t)) }
-func (c *sockConn) SetWriteDeadline(t time.Time) error { return closedErr(c.tc.SetWriteDeadline(t)) }
+func (c *sockConn) SetReadDeadline(t time.Time) error  { return closedErr(c.sock.SetReadDeadline(t)) }
+func (c *sockConn) SetWriteDeadline(t time.Time) error { return closedErr(c.sock.SetWriteDeadline(t)) }
 
 func (c *sockConn) CloseWrite() error {
 	c.wrClosed.Store(true)
-	err := c.tc.CloseWrite()
-	if errors.Is(err, unix.ENOTCONN) {
+	var err error
+	if c.raw.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), unix.SHUT_WR) }) != nil {
+		return net.ErrClosed
+	}
+	if err == unix.ENOTCONN {
 		return nil // ended from the other side already
 	}
-	return closedErr(err)
+	return os.NewSyscallError("shutdown", err)
 }
 
-func (c *sockConn) Close() error { return closeOnce(c.tc.Close()) }
+func (c *sockConn) Close() error { return closeOnce(c.sock.Close()) }
 
 func (c *sockConn) Abort() error {
 	// With a linger time of 0, closing sends RST (RFC 9293, ABORT).
-	if err := c.tc.SetLinger(0); err != nil {
-		return closeOnce(err)
+	var err error
+	cerr := c.raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	})
+	if cerr != nil {
+		return nil // closed already
 	}
-	return c.Close()
+	return errors.Join(os.NewSyscallError("setsockopt", err), c.Close())
 }
 
 func (c *sockConn) LocalAddr() netip.AddrPort  { return c.local }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -109,6 +110,9 @@ func family(a netip.Addr) string {
 // Dial implements Network.
 func (n *TCP) Dial(ctx context.Context, local, remote netip.AddrPort) (Conn, error) {
 	local, remote = unmap(local), unmap(remote)
+	if direct(ctx, local, remote) {
+		return n.dial(ctx, local, remote)
+	}
 	d := net.Dialer{KeepAlive: -1, KeepAliveConfig: n.keepAlive(), Control: n.dialControl}
 	d.SetMultipathTCP(false)
 	if local.Addr().IsValid() || local.Port() != 0 {
@@ -189,7 +193,7 @@ func unmap(a netip.AddrPort) netip.AddrPort {
 
 // closedErr reports a call on a closed connection as net.ErrClosed itself, as Conn promises.
 func closedErr(err error) error {
-	if errors.Is(err, net.ErrClosed) {
+	if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) {
 		return net.ErrClosed
 	}
 	return err
@@ -197,7 +201,7 @@ func closedErr(err error) error {
 
 // closeOnce makes a second Close harmless.
 func closeOnce(err error) error {
-	if errors.Is(err, net.ErrClosed) {
+	if closedErr(err) == net.ErrClosed {
 		return nil
 	}
 	return err

@@ -3,7 +3,10 @@
 package netio
 
 import (
+	"context"
+	"errors"
 	"net"
+	"net/netip"
 	"time"
 )
 
@@ -15,6 +18,13 @@ func setReuseAddr(uintptr) error { return nil }
 
 // bindLate does nothing: the option has no name here.
 func bindLate(uintptr) {}
+
+// direct: package net does it all.
+func direct(context.Context, netip.AddrPort, netip.AddrPort) bool { return false }
+
+func (n *TCP) dial(ctx context.Context, local, remote netip.AddrPort) (Conn, error) {
+	return nil, errors.ErrUnsupported
+}
 
 // FromNet makes a Conn of any net.Conn and owns it from then on. It gets a pump, as the package
 // comment says.
