@@ -8,8 +8,8 @@ type recvSlot struct {
 	n  uint8
 }
 
-// recvQueue holds posted receives. Its memory is made at the first post, as large as
-// the owner's own limits ask for.
+// recvQueue holds posted receives. Its memory doubles up to what the owner's limits ask for, as more are outstanding
+// than ever before: most of many connections never have as many as they may.
 type recvQueue struct {
 	slots      []recvSlot
 	sge        []verbs.SGE
@@ -22,10 +22,8 @@ func (r *recvQueue) count() uint32 { return r.tail - r.head }
 
 // add appends a receive; the caller has checked that there is room.
 func (r *recvQueue) add(wr *verbs.RecvWR) {
-	if r.slots == nil {
-		n := ceilPow2(int(r.depth))
-		r.slots = make([]recvSlot, n)
-		r.sge = make([]verbs.SGE, n*int(r.maxSGE))
+	if int(r.count()) == len(r.slots) {
+		r.fit(min(max(fewRecvs, 2*len(r.slots)), ceilPow2(int(r.depth))))
 	}
 	i := r.tail & uint32(len(r.slots)-1)
 	r.slots[i] = recvSlot{id: wr.ID, n: wr.NumSGE}
@@ -45,19 +43,25 @@ func (r *recvQueue) first() (id uint64, sg []verbs.SGE) {
 
 // resize changes the depth, which must not be less than what is posted.
 func (r *recvQueue) resize(depth uint32) {
-	old := *r
 	r.depth = depth
-	if old.slots == nil || ceilPow2(int(depth)) == len(old.slots) {
-		return
+	if n := ceilPow2(int(depth)); n < len(r.slots) {
+		r.fit(n)
 	}
-	n := ceilPow2(int(depth))
+}
+
+// fewRecvs is how many receives a queue first has memory for.
+const fewRecvs = 4
+
+// fit moves what is posted to memory for n receives, which is a power of two.
+func (r *recvQueue) fit(n int) {
+	old := *r
 	r.slots = make([]recvSlot, n)
 	r.sge = make([]verbs.SGE, n*int(r.maxSGE))
-	r.head, r.tail = 0, 0
-	for ; old.head != old.tail; old.head++ {
+	for r.tail = r.head; r.tail != old.tail; r.tail++ {
 		id, sg := old.first()
-		r.slots[r.tail] = recvSlot{id: id, n: uint8(len(sg))}
-		copy(r.sge[r.tail*uint32(r.maxSGE):], sg)
-		r.tail++
+		old.head++
+		i := r.tail & uint32(n-1)
+		r.slots[i] = recvSlot{id: id, n: uint8(len(sg))}
+		copy(r.sge[i*uint32(r.maxSGE):], sg)
 	}
 }
