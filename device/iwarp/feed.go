@@ -1,10 +1,12 @@
 package iwarp
 
 import (
+	"io"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"kdapl/device/internal/softnic"
@@ -17,6 +19,8 @@ const (
 	thinning = 1024
 	// emptyYield is after how many fruitless rounds a poller lets others run.
 	emptyYield = 16
+	// emptyCall is after how many it makes a system call; see wakeSystem.
+	emptyCall = 1024
 )
 
 // feed is what a CQ knows of the connections that complete to it: a few that its consumer drives by
@@ -70,10 +74,19 @@ func (f *feed) Progress() bool {
 		f.empty = 0
 	} else if f.empty++; f.empty%emptyYield == 0 {
 		runtime.Gosched()
+		if f.empty%emptyCall == 0 {
+			wakeSystem()
+		}
 	}
 	f.busy.Store(false)
 	return moved
 }
+
+// wakeSystem wakes the runtime's system monitor. With one processor, a poller that only yields keeps the scheduler from
+// ever asking the network poller, since there is always a goroutine to run; so connections that are not listed depend on
+// the monitor, which asks it every 10 ms. But that sleeps since the process was last idle, up to the next timer. A system call
+// that the runtime knows of wakes it, unlike those of package netio; this one changes nothing.
+func wakeSystem() { _, _ = syscall.Seek(syscall.Stdin, 0, io.SeekCurrent) }
 
 // thin makes room on a full list for connections that have more to do.
 func (f *feed) thin(listed []*conn) {
