@@ -22,7 +22,7 @@ var mutants = []mutant{
 		[]string{"TestExplore/every_policy_and_flag", "TestResizeKeepsTheEventsAndTheirOrder"}},
 	{"deliver before taking",
 		mutation.Change{File: "dat/evdupcall.go", Old: "\t\tif !ring.Claim(w, 1) {\n\t\t\tcontinue\n\t\t}\n\t\t*calls++\n",
-			New: "\t\tfn(ev[0], ring.Len() > 0)\n\t\tif !ring.Claim(w, 1) {\n\t\t\tcontinue\n\t\t}\n\t\tif *calls++; policy != UpcallMany {\n\t\t\tcontinue\n\t\t}\n\t\tfn = func(Event, bool) {}\n"},
+			New: "\t\tfn(ev, ring.Len() > 0)\n\t\tif !ring.Claim(w, 1) {\n\t\t\tcontinue\n\t\t}\n\t\tif *calls++; policy != UpcallMany {\n\t\t\tcontinue\n\t\t}\n\t\tfn = func(Event, bool) {}\n"},
 		[]string{"TestExplore/upcalls", "TestAnEVDIsLinearizable/upcalls_take_too"}},
 	{"forget pending on modify",
 		mutation.Change{File: "dat/upcall.go", Old: "if !queued || flag == InvocNew && policy.Live() && !u.policy.Live() {", New: "if true {"},
