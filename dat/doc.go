@@ -66,6 +66,10 @@
 //	InvocAny    anything queued starts an upcall at once. No last look is needed.
 //	InvocEmpty  INVALID_STATE, and no change, while anything is queued (ours).
 //
+// InvocNew forgets what is queued on a change from a policy that makes no upcalls. From a live policy to the same one
+// nothing changes, except that Notify is armed again; and an activation whose upcall runs while the policy becomes live again
+// goes on as one that is started then.
+//
 // Completions posted with CompletionUnsignalled, and unsolicited receives of an EP with
 // CompletionSolicitedWait, do not notify: they queue, start nothing, and are delivered in order
 // once an activation runs.

@@ -18,7 +18,8 @@ import (
 // may still run. A policy that does make upcalls is subject to the flag: with InvocNew only an
 // event that arrives after the call starts upcalls, which then deliver what was queued
 // first; with InvocAny anything queued starts one at once; InvocEmpty refuses to change
-// anything while events are queued.
+// anything while events are queued. From a live policy to the same one nothing changes, whatever is queued, except that
+// UpcallNotify is armed again: if events are pending, that is an upcall at once.
 //
 // INVALID_PARAMETER: an unknown policy (ARG2), a live policy without any function (ARG3), an
 // unknown flag (ARG4). INVALID_STATE: InvocEmpty with events queued; a live policy while a

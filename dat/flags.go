@@ -264,7 +264,7 @@ type UpcallFlag uint32
 
 // The upcall flags.
 const (
-	// InvocNew: only an event that arrives after the call starts an upcall.
+	// InvocNew: only an event that arrives after the call starts an upcall, if upcalls were disabled before.
 	InvocNew UpcallFlag = iota
 	// InvocAny: a queued event starts an upcall right away.
 	InvocAny

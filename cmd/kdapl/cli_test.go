@@ -203,6 +203,7 @@ func TestWrongCommandLinesAreUsageErrors(t *testing.T) {
 		"perf --size 0":                            "is not 1 or more bytes",
 		"perf --size 8/2":                          "is not a range such as 8-1MiB/4",
 		"perf --size 8-64/1":                       "with a factor of 2 or more",
+		"perf --op=":                               "--op names no operation",
 		"perf --op fly":                            `"fly" is none of send, write, read`,
 		"perf --completion later":                  `"later" is none of upcall, dequeue, wait`,
 		"perf --post twice":                        `"twice" is not single, list or list=N`,

@@ -85,6 +85,9 @@ const maxMemory = 2 << 30
 // plan is what is to be measured, in order: latency and throughput of every size of every operation.
 func (c *perfCmd) plan(maxMessage uint32) ([]perf.Spec, error) {
 	var specs []perf.Spec
+	if len(c.Op) == 0 {
+		return nil, errors.New("--op names no operation: send, write, read, or several of them")
+	}
 	given := int(c.Depth)
 	if given > 0 && c.Post.list > given {
 		return nil, fmt.Errorf("a list of %d is longer than the --depth of %d", c.Post.list, given)

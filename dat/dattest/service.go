@@ -1,6 +1,7 @@
 package dattest
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -466,7 +467,14 @@ func spEndOfEVD(e *env) {
 			if sp != nil {
 				e.must(sp.Free(), "Free of the service point")
 			}
-			e.must(evd.Free(), "EVD.Free")
+			e.eventually("EVD.Free", func() bool {
+				// An RSP leaves its EVD when it has delivered its request, not before.
+				err := evd.Free()
+				if !reserved || !errors.Is(err, dat.InvalidState) {
+					e.must(err, "EVD.Free")
+				}
+				return err == nil
+			})
 			if ev := e.event(e.a.connect, dat.ConnectionNonPeerRejected); ev.Connection().EP != a {
 				e.Errorf("%v, of another EP", ev)
 			}
