@@ -57,7 +57,7 @@ func library(t *testing.T, flags ...string) string {
 // TestCProgramsWithAddressSanitizer has the memory that C and Go share watched.
 func TestCProgramsWithAddressSanitizer(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the library is built once more for it")
+		t.Skip("without -short, as .ci/run full has it: the library is built once more, with AddressSanitizer")
 	}
 	conf := library(t, "-asan")
 	for _, program := range []string{"events", "data", "conn", "threads"} {

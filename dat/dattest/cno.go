@@ -284,7 +284,7 @@ func cnoAbort(e *env) {
 func cnoFD(e *env) {
 	c, err := e.a.ia.NewCNOFD()
 	if errors.Is(err, dat.ModelNotSupported) {
-		e.Skip("the platform has no such descriptors")
+		e.Skip("dat has no descriptor of a CNO on this platform, Linux has; the refusal is MODEL_NOT_SUPPORTED, as it must be")
 	}
 	e.must(err, "NewCNOFD")
 	if q, err := c.Query(); err != nil || c.FD() < 0 || q.FD != c.FD() {

@@ -43,7 +43,7 @@ func TestSuitePassesBehindEmptyHooks(t *testing.T) {
 func TestDeviceMutant(t *testing.T) {
 	name := os.Getenv(mutantEnv)
 	if name == "" {
-		t.Skip("run by TestSuiteCanFail, in a child process")
+		t.Skip("TestSuiteCanFail runs it, in a child process for each mutant")
 	}
 	i := slices.IndexFunc(deviceMutants, func(m deviceMutant) bool { return m.name == name })
 	if i < 0 {

@@ -17,7 +17,7 @@ func TestIWARPOverFaultnet(t *testing.T) {
 	for _, options := range []string{"crc=on", "crc=off"} {
 		t.Run(options, func(t *testing.T) {
 			if testing.Short() && options != "crc=on" {
-				t.Skip("the short form runs with the defaults only")
+				t.Skip("without -short, as in the README's test command: the short form runs with CRC, the default")
 			}
 			in := func(t *testing.T, rule func(*testing.T)) {
 				synctest.Test(t, func(t *testing.T) {
