@@ -3,10 +3,7 @@ package dattest_test
 import (
 	"net/netip"
 	"os"
-	"os/exec"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 	"kdapl/dat/internal/altered"
 	"kdapl/device/iwarp"
 	"kdapl/device/loop"
+	"kdapl/internal/mutation"
 	"kdapl/verbs"
 )
 
@@ -65,88 +63,17 @@ func TestDeviceMutant(t *testing.T) {
 
 // Every rule that a mutant names must fail on it; a suite that cannot fail says nothing.
 func TestSuiteCanFail(t *testing.T) {
-	if os.Getenv(mutantEnv) != "" {
-		t.Skip("this is the child process")
-	}
-	type result struct {
-		out []byte
-		err error
-	}
-	results := make([]chan result, len(deviceMutants))
-	busy := make(chan struct{}, 8) // the children wait, most of the time
-	for i := range deviceMutants {
-		if testing.Short() && i%4 != 0 {
-			continue
-		}
-		results[i] = make(chan result, 1)
-		go func() {
-			busy <- struct{}{}
-			defer func() { <-busy }()
-			out, err := child(&deviceMutants[i])
-			results[i] <- result{out, err}
-		}()
-	}
-	for i, m := range deviceMutants {
-		if results[i] == nil {
-			continue
-		}
-		t.Run(m.name, func(t *testing.T) {
-			r := <-results[i]
-			if r.err == nil {
-				t.Errorf("the suite passes:\n%s", r.out)
-				return
-			}
-			for _, rule := range m.rules {
-				if !strings.Contains(string(r.out), "--- FAIL: TestDeviceMutant/"+strings.ReplaceAll(rule, " ", "_")+" (") {
-					t.Errorf("%s does not fail:\n%s", rule, r.out)
-				}
-			}
-			if strings.Contains(string(r.out), "panic: ") {
-				t.Errorf("the suite panics:\n%s", r.out)
-			}
-		})
-	}
-}
-
-// child runs the rules of a mutant in another process.
-func child(m *deviceMutant) ([]byte, error) {
-	var groups, rules []string
-	for _, r := range m.rules {
-		g, rule, _ := strings.Cut(r, "/")
-		groups = append(groups, regexp.QuoteMeta(g))
-		rules = append(rules, regexp.QuoteMeta(strings.ReplaceAll(rule, " ", "_")))
-	}
-	run := "^TestDeviceMutant$/^(" + strings.Join(groups, "|") + ")$/^(" + strings.Join(rules, "|") + ")$"
-	cmd := exec.Command(os.Args[0], "-test.timeout=120s", "-test.run="+run)
-	cmd.Env = append(os.Environ(), mutantEnv+"="+m.name)
-	return cmd.CombinedOutput()
+	mutation.Children(t, "TestDeviceMutant", mutantEnv, children())
 }
 
 func TestEveryGroupHasAMutant(t *testing.T) {
 	groups, rules := dattest.Groups()
-	for _, g := range groups {
-		if !slices.ContainsFunc(deviceMutants, func(m deviceMutant) bool {
-			return slices.ContainsFunc(m.rules, func(r string) bool { return strings.HasPrefix(r, g+"/") })
-		}) {
-			t.Errorf("no mutant for a rule of group %s", g)
-		}
-	}
-	for _, m := range deviceMutants {
-		for _, r := range m.rules {
-			if !slices.Contains(rules, r) {
-				t.Errorf("mutant %q names the unknown rule %q", m.name, r)
-			}
-		}
-	}
+	mutation.CheckChildren(t, children(), groups, rules)
 }
 
-func TestRuleNamesAreUnique(t *testing.T) {
-	_, rules := dattest.Groups()
-	seen := map[string]bool{}
-	for _, r := range rules {
-		if seen[r] {
-			t.Errorf("two rules are called %q", r)
-		}
-		seen[r] = true
+func children() (list []mutation.Child) {
+	for _, m := range deviceMutants {
+		list = append(list, mutation.Child{Name: m.name, Rules: m.rules})
 	}
+	return list
 }
