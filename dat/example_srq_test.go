@@ -62,6 +62,8 @@ func ExampleSRQ() {
 		check(err)
 		d := ev.DTO() // d.EP tells whose message it is
 		fmt.Printf("receive %d: %s\n", d.Cookie, buf[64*d.Cookie:][:d.Length])
+		_, _, err = client.Wait(ctx, 1, dat.Infinite) // the send's completion
+		check(err)
 	}
 	ev, _, err := ia.AsyncEVD().Wait(ctx, 1, dat.Infinite)
 	check(err)
