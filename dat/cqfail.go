@@ -9,21 +9,20 @@ func (ia *IA) cqFailed(cq verbs.CQ, cause error) {
 	for _, o := range ia.objects.live(HandleEP) {
 		ep := o.(*EP)
 		ep.mu.Lock()
-		var lost []*dtoQueue
+		lost := false
 		for _, q := range []*dtoQueue{&ep.request, &ep.recv} {
-			if q.evd != nil && q.evd.cq == cq {
-				lost = append(lost, q)
-			}
+			lost = lost || q.evd != nil && q.evd.cq == cq
 		}
 		ep.mu.Unlock()
-		if len(lost) > 0 {
-			ep.cqFailed(lost, cause)
+		if lost {
+			ep.cqFailed(cq, cause)
 		}
 	}
 }
 
-// cqFailed ends an EP's connection and flushes the queues whose CQ has failed.
-func (ep *EP) cqFailed(lost []*dtoQueue, cause error) {
+// cqFailed ends an EP's connection and flushes those of its queues that complete to the CQ, which has failed. The consumer may
+// give the EP other EVDs meanwhile.
+func (ep *EP) cqFailed(cq verbs.CQ, cause error) {
 	ep.failed(cause)
 	ep.mu.Lock()
 	qp := ep.qp
@@ -32,14 +31,18 @@ func (ep *EP) cqFailed(lost []*dtoQueue, cause error) {
 		return // freed, which flushes too
 	}
 	qp.Modify(verbs.QPError) // nothing touches memory from here on
-	for _, q := range lost {
+	for _, q := range []*dtoQueue{&ep.request, &ep.recv} {
 		q.lock()
 		ep.mu.Lock()
-		q.dead = true
+		e, epoch := q.evd, ep.epoch.Load()
+		lost := e != nil && e.cq == cq
+		q.dead = q.dead || lost
 		ep.mu.Unlock()
 		q.unlock()
-		q.evd.pump() // what came before the failure is there
-		q.flushLeft(ep)
-		ep.drained(q == &ep.recv, ep.epoch.Load())
+		if lost {
+			e.pump() // what came before the failure is there
+			q.flushLeft(ep)
+			ep.drained(q == &ep.recv, epoch)
+		}
 	}
 }

@@ -297,6 +297,7 @@ func (ep *EP) unconfigure() {
 	ep.recv.lock()
 	ep.request.lock()
 	ep.mu.Lock()
+	ep.epoch.Add(1) // nobody begins to wait for the end of the old connection from here on
 	qp := ep.qp
 	ep.qp = nil
 	ep.recv.setGate(nil, true)
@@ -315,7 +316,7 @@ func (ep *EP) unconfigure() {
 		q.evd.pump()
 		q.hold(false)
 		q.flushLeft(ep)
-		q.drain(false, ep.epoch.Load())
+		q.stopDraining(q.evd, nil, 0)
 		q.watch(nil)
 		if q.srq != nil {
 			q.srq.detach(q.evd, q.disc)
@@ -596,5 +597,7 @@ func (ep *EP) Reset() error {
 	ep.conn = connection{gen: ep.conn.gen + 1}
 	ep.stale, ep.asked = ep.begun, nil
 	ep.mu.Unlock()
+	ep.recv.stopDraining(ep.recv.evd, nil, 0)
+	ep.request.stopDraining(ep.request.evd, nil, 0)
 	return nil
 }

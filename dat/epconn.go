@@ -221,8 +221,11 @@ func (ep *EP) failed(cause error) {
 // pumpBoth moves what the device has said about the EP's queues, so that an end does not wait for
 // the consumer to dequeue.
 func (ep *EP) pumpBoth() {
-	ep.recv.evd.pump()
-	ep.request.evd.pump()
+	ep.mu.Lock()
+	recv, request := ep.recv.evd, ep.request.evd // the consumer may give the EP others
+	ep.mu.Unlock()
+	recv.pump()
+	request.pump()
 }
 
 // onConn receives the connection's events from the device, from the EP's n-th QP.
@@ -277,12 +280,7 @@ func (ep *EP) advanceLocked(c epCause, ev *verbs.ConnEvent) (before EPState, ok 
 	switch {
 	case m.ends && !ep.ending.awaited:
 		ep.ending.awaited, ep.ending.event = true, m.event
-		send, recv, epoch := ep.ending.send, ep.ending.recv, ep.epoch.Load()
-		ep.mu.Unlock()
-		// The marks must be seen although nobody may be dequeuing.
-		ep.recv.drain(!recv, epoch)
-		ep.request.drain(!send, epoch)
-		ep.mu.Lock()
+		ep.awaitDrained()
 		ep.finish()
 	case m.event != 0 && !m.ends:
 		ep.outbox = append(ep.outbox, outEvent{m.event, ep.conn.gen})
@@ -290,6 +288,31 @@ func (ep *EP) advanceLocked(c epCause, ev *verbs.ConnEvent) (before EPState, ok 
 	ep.flushOutbox()
 	ep.mu.Unlock()
 	return before, true
+}
+
+// awaitDrained makes sure that the marks of both queues are seen although nobody may be dequeuing. mu is held, and given up
+// meanwhile: the consumer may reset the EP then and give it other EVDs.
+func (ep *EP) awaitDrained() {
+	before, epoch, recv, request := ep.ending, ep.epoch.Load(), ep.recv.evd, ep.request.evd
+	ep.mu.Unlock()
+	if !before.recv {
+		ep.recv.awaitDrained(recv, ep, epoch)
+	}
+	if !before.send {
+		ep.request.awaitDrained(request, ep, epoch)
+	}
+	ep.mu.Lock()
+	if now := ep.ending; now.recv != before.recv || now.send != before.send {
+		// A mark was seen before it was awaited.
+		ep.mu.Unlock()
+		if now.recv {
+			ep.recv.stopDraining(recv, ep, epoch)
+		}
+		if now.send {
+			ep.request.stopDraining(request, ep, epoch)
+		}
+		ep.mu.Lock()
+	}
 }
 
 // learn keeps what an event tells of the connection. mu is held.
@@ -331,8 +354,9 @@ func (ep *EP) drained(recv bool, epoch uint32) {
 	} else {
 		ep.ending.send = true
 	}
+	e := q.evd
 	ep.mu.Unlock()
-	q.drain(false, epoch)
+	q.stopDraining(e, ep, epoch)
 	ep.mu.Lock()
 	if epoch == ep.epoch.Load() {
 		ep.finish()

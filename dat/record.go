@@ -80,7 +80,6 @@ type dtoQueue struct {
 	held    []heldEvent
 	// draining: the drained mark of the EP's epoch is awaited.
 	draining bool
-	epoch    uint32
 	// partFailed: a part of the request that completes next has failed, so that the rest is flushed.
 	partFailed bool
 	// mark watches how many receives of an SRQ the EP holds; nil if nobody asked.
@@ -216,19 +215,23 @@ func (q *dtoQueue) release(e *EVD, a *after) {
 	q.held = nil
 }
 
-// drain makes sure that the drained mark of an epoch is seen although nobody may be dequeuing: the EVD
-// arms its CQ until then.
-func (q *dtoQueue) drain(on bool, epoch uint32) {
-	e := q.evd
+// awaitDrained makes sure that the drained mark of an epoch is seen although nobody may be dequeuing: the EVD, which is
+// that of the epoch, arms its CQ until then. An epoch that is over meanwhile, and with it the EVD, is none of the queue's any more.
+func (q *dtoQueue) awaitDrained(e *EVD, ep *EP, epoch uint32) {
 	var a after
 	e.begin(&a)
-	switch {
-	case on:
-		if q.epoch = epoch; !q.draining {
-			q.draining = true
-			e.draining++
-		}
-	case q.draining && q.epoch == epoch:
+	if ep.epoch.Load() == epoch && !q.draining {
+		q.draining = true
+		e.draining++
+	}
+	e.end(&a)
+}
+
+// stopDraining ends what awaitDrained began. If ep is not nil, it does so only while the epoch lasts.
+func (q *dtoQueue) stopDraining(e *EVD, ep *EP, epoch uint32) {
+	var a after
+	e.begin(&a)
+	if (ep == nil || ep.epoch.Load() == epoch) && q.draining {
 		q.draining = false
 		e.draining--
 	}

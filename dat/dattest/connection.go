@@ -32,6 +32,7 @@ var connectionRules = []rule{
 	{"a duplicate connect needs an EP that is connected", 0, dupStates},
 	{"a common connect checks its arguments", 0, commonArgs},
 	{"an EP is modified as its state allows, wholly or not at all", 0, connModify},
+	{"an EP gets other EVDs as soon as its end is told", 0, connModifyAtOnce},
 }
 
 func connEstablished(e *env) {
@@ -424,6 +425,38 @@ func connModify(e *env) {
 	mayNot(evds)
 	e.must(ep.Reset(), "Reset")
 	may(evds | dat.EPFieldPZ)
+}
+
+// connModifyAtOnce moves both ends of a connection between EVDs, while whoever told the end may still be at it.
+func connModifyAtOnce(e *env) {
+	a, b := e.a.ep(), e.b.ep()
+	psp := e.b.listen()
+	type set struct{ recv, request, connect *dat.EVD }
+	sets := map[*side][2]set{
+		e.a: {{e.a.recv, e.a.request, e.a.connect}, {e.a.evd(), e.a.evd(), e.a.evd()}},
+		e.b: {{e.b.recv, e.b.request, e.b.connect}, {e.b.evd(), e.b.evd(), e.b.evd()}},
+	}
+	for i := range e.rounds(100) {
+		now := i % 2
+		e.must(b.PostRecv(uint64(i), 0), "PostRecv")
+		e.call(a, psp.ConnQual())
+		e.must(e.b.request1().Accept(b, nil), "Accept")
+		for _, s := range []*side{e.a, e.b} {
+			e.event(sets[s][now].connect, dat.ConnectionEstablished)
+		}
+		e.must([2]*dat.EP{a, b}[i/2%2].Disconnect(dat.CloseAbrupt), "Disconnect")
+		for _, end := range []struct {
+			s  *side
+			ep *dat.EP
+		}{{e.a, a}, {e.b, b}} {
+			e.event(sets[end.s][now].connect, dat.ConnectionDisconnected)
+			e.must(end.ep.Reset(), "Reset")
+			next := sets[end.s][1-now]
+			p := dat.EPParam{Recv: next.recv, Request: next.request, Connect: next.connect}
+			e.must(end.ep.Modify(dat.EPFieldRecvEVD|dat.EPFieldRequestEVD|dat.EPFieldConnectEVD, p), "Modify")
+		}
+		e.done(sets[e.b][now].recv, uint64(i), dat.StatusFlushed)
+	}
 }
 
 // stateOf is the EP's state.
