@@ -302,8 +302,16 @@ func cspProvider(e *env) {
 }
 
 func spInUse(e *env) {
-	qual := e.b.listen().ConnQual()
-	_, err := e.b.ia.NewPSP(dat.PSPConfig{ConnQual: qual, EVD: e.b.cr})
+	// A qualifier that is a port too, which that of a PSP need not be.
+	csp, err := e.b.ia.NewCSP(dat.CSPConfig{EVD: e.b.cr})
+	e.must(err, "NewCSP")
+	qual := uint64(csp.Address().Port())
+	_, err = e.b.ia.NewPSP(dat.PSPConfig{ConnQual: qual, EVD: e.b.cr})
+	e.refused(err, "a PSP where a CSP listens", dat.ConnQualInUse)
+	e.must(csp.Free(), "CSP.Free")
+	_, err = e.b.ia.NewPSP(dat.PSPConfig{ConnQual: qual, EVD: e.b.cr})
+	e.must(err, "NewPSP")
+	_, err = e.b.ia.NewPSP(dat.PSPConfig{ConnQual: qual, EVD: e.b.cr})
 	e.refused(err, "a second PSP", dat.ConnQualInUse)
 	_, err = e.b.ia.NewCSP(dat.CSPConfig{Address: netip.AddrPortFrom(e.b.ia.Address(), uint16(qual)), EVD: e.b.cr})
 	e.refused(err, "a CSP where a PSP listens", dat.PortInUse)
