@@ -13,8 +13,8 @@ type table struct{ lab *lab }
 func newTable(l *lab) *table {
 	fmt.Printf("kernel %s in %d virtual machine(s), up after %s s; %d repetition(s) of each row, each of %d rounds for rping\n\n",
 		l.kernel, len(l.guests), seconds(l.boot), l.o.n, rounds)
-	fmt.Println("| client -> server: what | result | passed | kernel lost a step | FPDUs | good CRC | bad CRC | malformed | seconds |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| client -> server: what | result | passed | kernel lost a step | its wrong CRCs | FPDUs | good CRC | bad CRC | malformed | seconds |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 	return &table{l}
 }
 
@@ -27,7 +27,7 @@ func (t *table) add(r *row, res result) {
 		verdict = "(rate)"
 	}
 	f := res.found
-	fmt.Printf("| %s | %s | %d/%d | %d | %d | %d | %d | %d | %s |\n", r.name, verdict, res.passed, res.n, res.lost, f.frames, f.crcGood, f.crcBad, f.malformed+f.loose, seconds(res.took))
+	fmt.Printf("| %s | %s | %d/%d | %d | %d | %d | %d | %d | %d | %s |\n", r.name, verdict, res.passed, res.n, res.lost, res.summed, f.frames, f.crcGood, f.crcBad, f.malformed+f.loose, seconds(res.took))
 }
 
 func (t *table) end() { fmt.Println() }

@@ -80,6 +80,9 @@ func (f *found) add(g found) {
 	f.loose += g.loose
 }
 
+// clean reports that nothing is wrong.
+func (f found) clean() bool { return f.malformed == 0 && f.crcBad == 0 && f.loose == 0 }
+
 func tshark(args ...string) ([]byte, error) {
 	var errs bytes.Buffer
 	cmd := exec.Command("tshark", args...)
@@ -91,17 +94,34 @@ func tshark(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// check merges captures into one, removes them but for those of failed tries, and has tshark dissect it; ports are those
-// that carry iWARP.
+// check merges captures into one, has tshark dissect it, and removes them but for those of failed tries; ports are those
+// that carry iWARP. If something is wrong, each capture is dissected by itself, and that counts: two tries may have used the
+// same ports, which tshark takes for one connection.
 func check(file string, parts []string, ports []int) (f found, err error) {
 	if out, err := exec.Command("mergecap", append([]string{"-w", file}, parts...)...).CombinedOutput(); err != nil {
 		return f, fmt.Errorf("mergecap: %w: %s", err, out)
+	}
+	f, err = dissect(file, ports)
+	if err == nil && !f.clean() && len(parts) > 1 {
+		f = found{}
+		for _, p := range parts {
+			g, err := dissect(p, ports)
+			if err != nil {
+				return f, err
+			}
+			f.add(g)
+		}
 	}
 	for _, p := range parts {
 		if !strings.HasSuffix(p, "-failed.pcap") {
 			os.Remove(p)
 		}
 	}
+	return f, err
+}
+
+// dissect counts what tshark sees in a capture.
+func dissect(file string, ports []int) (f found, err error) {
 	out, err := tshark("-r", file, "-V", "-O", "iwarp_mpa")
 	if err != nil {
 		return f, err
