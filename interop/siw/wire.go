@@ -83,9 +83,10 @@ func (f *found) add(g found) {
 // clean reports that nothing is wrong.
 func (f found) clean() bool { return f.malformed == 0 && f.crcBad == 0 && f.loose == 0 }
 
+// tshark runs the program. It must look for MPA before it goes by the ports: that of the host may be one it takes for another protocol's.
 func tshark(args ...string) ([]byte, error) {
 	var errs bytes.Buffer
-	cmd := exec.Command("tshark", args...)
+	cmd := exec.Command("tshark", append([]string{"-o", "tcp.try_heuristic_first:TRUE"}, args...)...)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {
