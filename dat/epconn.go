@@ -136,12 +136,8 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 	case !ready:
 		return ep.fail(op, InvalidState, InvalidStateEPNotReady, nil, "a connection needs a PZ, a Connect EVD, and EVDs that have not failed")
 	}
-	// Only completions on the EVD of the connection's events have an order with these.
-	for _, q := range []*dtoQueue{&ep.recv, &ep.request} {
-		if q.evd == ep.connect {
-			q.hold(true)
-		}
-	}
+	ep.recv.hold(true)
+	ep.request.hold(true)
 	return nil
 }
 
@@ -398,14 +394,28 @@ func (ep *EP) flushOutbox() {
 }
 
 // post queues a connection event. ESTABLISHED comes before the completions that were held back, the end
-// after them.
+// after them; those on other EVDs go out in a step of their own, so that a message that is received can be answered.
+// posting is set, so the EVDs stay.
 func (ep *EP) post(connect *EVD, out outEvent) {
 	if out.number == AsyncErrorEPBroken {
 		// C programs wait for this to know that an EP with an SRQ takes no more receives.
 		ep.ia.raise(AsyncErrorEPBroken, &ep.base, ReasonEPOther)
 		return
 	}
+	elsewhere := func() {
+		for _, q := range []*dtoQueue{&ep.recv, &ep.request} {
+			if q.evd != connect {
+				q.hold(false)
+			}
+		}
+	}
+	if out.number != ConnectionEstablished {
+		elsewhere()
+	}
 	ok := connect == nil || connect.postFor(&Event{Number: out.number, ref: ep.ref, cookie: uint64(out.gen)}, ep)
+	if out.number == ConnectionEstablished {
+		elsewhere()
+	}
 	if !ok && out.number == ConnectionEstablished {
 		// The consumer would never learn of the connection.
 		if _, ok := ep.advance(causeAbrupt, nil); ok {

@@ -94,8 +94,10 @@ var coreMutants = []mutant{
 		[]string{"connection/a disconnect ends a set-up"}},
 	{"epconn.go", "ep.conn.readsIn, ep.conn.readsOut = ev.ReadsIn, ev.ReadsOut", "ep.conn.readsIn, ep.conn.readsOut = 1, ev.ReadsOut",
 		[]string{"connection/read depths are agreed for both directions"}},
-	{"epconn.go", "if q.evd == ep.connect {", "if false {",
+	{"epconn.go", "ep.recv.hold(true)", "ep.recv.hold(false)",
 		[]string{"connection/established comes before the completions of the connection"}},
+	{"epconn.go", "if q.evd != connect {", "if q.evd != connect && out.number != ConnectionEstablished {",
+		[]string{"connection/a message is answered in its upcall, whichever EVDs the EP has"}},
 	{"epconn.go", "case cfg.Timeout == 0 || cfg.Timeout < Infinite:", "case false:",
 		[]string{"connection/arguments of connect are checked"}},
 
