@@ -66,6 +66,24 @@ func TestCProgramsWithAddressSanitizer(t *testing.T) {
 			t.Run(program+"/"+ia, func(t *testing.T) { passes(t, conf, bin, ia) })
 		}
 	}
+	bin := compile(t, "fuzz", "-fsanitize=address")
+	for _, ia := range []string{"loop", "iwarp"} {
+		t.Run("fuzz/"+ia, func(t *testing.T) { passes(t, conf, bin, ia, "1", "50000", "4") })
+	}
+}
+
+// TestArgumentsDrawnBySeed calls every entry of the table with whatever a C program might pass, from four threads. A failure
+// names the seed: `fuzz IA SEED CALLS THREADS`.
+func TestArgumentsDrawnBySeed(t *testing.T) {
+	conf, bin, seeds := library(t), compile(t, "fuzz"), 25
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		for _, ia := range []string{"loop", "iwarp"} {
+			passes(t, conf, bin, ia, strconv.Itoa(seed), "50000", "4")
+		}
+	}
 }
 
 // compile compiles a program of ctest.

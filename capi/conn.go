@@ -65,9 +65,10 @@ func kdPSPQuery(h C.uintptr_t, mask C.DAT_PSP_PARAM_MASK, to *C.DAT_PSP_PARAM) C
 		return result(err)
 	}
 	*to = C.DAT_PSP_PARAM{
-		ia_handle: o.public(), conn_qual: C.DAT_CONN_QUAL(v.ConnQual), evd_handle: C.DAT_EVD_HANDLE(handleIf(v.EVD, o)),
+		conn_qual: C.DAT_CONN_QUAL(v.ConnQual), evd_handle: C.DAT_EVD_HANDLE(handleIf(v.EVD, o)),
 		psp_flags: C.DAT_PSP_FLAGS(v.Flags),
 	}
+	o.putIA(&to.ia_handle)
 	return C.DAT_SUCCESS
 }
 
@@ -131,9 +132,10 @@ func kdRSPQuery(h C.uintptr_t, mask C.DAT_RSP_PARAM_MASK, to *C.DAT_RSP_PARAM) C
 		return result(err)
 	}
 	*to = C.DAT_RSP_PARAM{
-		ia_handle: o.public(), conn_qual: C.DAT_CONN_QUAL(v.ConnQual), evd_handle: C.DAT_EVD_HANDLE(handleIf(v.EVD, o)),
+		conn_qual: C.DAT_CONN_QUAL(v.ConnQual), evd_handle: C.DAT_EVD_HANDLE(handleIf(v.EVD, o)),
 		ep_handle: C.DAT_EP_HANDLE(handleIf(v.EP, o)),
 	}
+	o.putIA(&to.ia_handle)
 	return C.DAT_SUCCESS
 }
 
@@ -202,9 +204,10 @@ func kdCSPQuery(h C.uintptr_t, mask C.DAT_CSP_PARAM_MASK, to *C.DAT_CSP_PARAM) C
 		return result(err)
 	}
 	*to = C.DAT_CSP_PARAM{
-		ia_handle: o.public(), comm: o.comm, address_ptr: o.sockaddr(0, v.Address.Addr(), v.Address.Port()),
+		comm: o.comm, address_ptr: o.sockaddr(0, v.Address.Addr(), v.Address.Port()),
 		evd_handle: C.DAT_EVD_HANDLE(handleIf(v.EVD, o)),
 	}
+	o.putIA(&to.ia_handle)
 	return C.DAT_SUCCESS
 }
 

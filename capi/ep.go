@@ -104,7 +104,6 @@ func kdEPQuery(h C.uintptr_t, mask C.DAT_EP_PARAM_MASK, to *C.DAT_EP_PARAM) C.DA
 		return result(err)
 	}
 	*to = C.DAT_EP_PARAM{
-		ia_handle:             o.public(),
 		ep_state:              C.DAT_EP_STATE(p.State),
 		local_ia_address_ptr:  o.sockaddr(0, p.LocalAddress, uint16(p.LocalPortQual)),
 		local_port_qual:       C.DAT_PORT_QUAL(p.LocalPortQual),
@@ -116,6 +115,7 @@ func kdEPQuery(h C.uintptr_t, mask C.DAT_EP_PARAM_MASK, to *C.DAT_EP_PARAM) C.DA
 		connect_evd_handle:    C.DAT_EVD_HANDLE(handleIf(p.Connect, o)),
 		srq_handle:            C.DAT_SRQ_HANDLE(handleIf(p.SRQ, o)),
 	}
+	o.putIA(&to.ia_handle)
 	o.mu.Lock()
 	if o.asked != nil {
 		o.asked.to(&p.Attr)

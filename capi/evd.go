@@ -61,8 +61,9 @@ func kdEVDQuery(h C.uintptr_t, mask C.DAT_EVD_PARAM_MASK, to *C.DAT_EVD_PARAM) C
 		return result(err)
 	}
 	*to = C.DAT_EVD_PARAM{
-		ia_handle: o.public(), evd_qlen: count(p.QLen), evd_state: C.DAT_EVD_STATE(p.State), evd_flags: C.DAT_EVD_FLAGS(p.Streams),
+		evd_qlen: count(p.QLen), evd_state: C.DAT_EVD_STATE(p.State), evd_flags: C.DAT_EVD_FLAGS(p.Streams),
 	}
+	o.putIA(&to.ia_handle)
 	if p.CNO != nil {
 		to.cno_handle = C.DAT_CNO_HANDLE(handleOf(p.CNO, o.ia))
 	}
@@ -219,7 +220,8 @@ func kdCNOQuery(h C.uintptr_t, mask C.DAT_CNO_PARAM_MASK, to *C.DAT_CNO_PARAM) C
 	if err != nil {
 		return result(err)
 	}
-	*to = C.DAT_CNO_PARAM{ia_handle: o.public()}
+	*to = C.DAT_CNO_PARAM{}
+	o.putIA(&to.ia_handle)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {

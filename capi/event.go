@@ -46,11 +46,11 @@ func put(to *C.DAT_EVENT, ev *dat.Event, evd *object) {
 		C.kd_event_connection(to, h, C.int(n), private)
 	case dat.StreamAsync:
 		d := ev.Async()
-		var h unsafe.Pointer
+		var h C.uintptr_t
 		if ia, ok := d.Object.(*dat.IA); ok {
-			h = unsafe.Pointer(C.kd_public(ia.Context().(*object).shell))
+			h = C.kd_public(ia.Context().(*object).shell)
 		} else if d.Object != nil {
-			h = handleOf(d.Object, evd.ia)
+			h = C.uintptr_t(uintptr(handleOf(d.Object, evd.ia)))
 		}
 		C.kd_event_async(to, h, C.int(d.Reason.DAT()))
 	case dat.StreamSoftware:

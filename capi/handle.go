@@ -233,8 +233,11 @@ func (o *object) gone(err error) C.DAT_RETURN {
 // word reads a handle from a structure of C.
 func word(p *C.DAT_HANDLE) uintptr { return *(*uintptr)(unsafe.Pointer(p)) }
 
-// public is the IA's handle as the registry knows it.
-func (o *object) public() C.DAT_IA_HANDLE { return C.kd_public(o.ia.shell) }
+// putIA writes the handle of the object's IA to C memory, as the registry knows it: as a small number. It is never a pointer of
+// Go's, not even on the stack: the runtime ends a program that has such a one there.
+func (o *object) putIA(to *C.DAT_IA_HANDLE) {
+	*(*C.uintptr_t)(unsafe.Pointer(to)) = C.kd_public(o.ia.shell)
+}
 
 // pointer is an address of C's as a pointer. Only one that C vouches for may become one.
 func pointer(p C.uintptr_t) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }

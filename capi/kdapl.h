@@ -88,7 +88,8 @@ const DAT_PROVIDER *kd_provider(const char *name);
 kd_shell *kd_shell_of(DAT_HANDLE handle);
 
 // kd_public is the handle by which the registry knows an IA.
-DAT_IA_HANDLE kd_public(kd_shell *ia);
+// It is a small number, which Go must not take for a pointer.
+uintptr_t kd_public(kd_shell *ia);
 
 void kd_call_agent(DAT_AGENT_FUNC f, uintptr_t data, DAT_EVD_HANDLE evd);
 
@@ -142,9 +143,9 @@ static inline void kd_event_connection(DAT_EVENT *ev, void *ep, int size, void *
 	d->private_data = private_data;
 }
 
-static inline void kd_event_async(DAT_EVENT *ev, void *object, int reason)
+static inline void kd_event_async(DAT_EVENT *ev, uintptr_t object, int reason)
 {
-	ev->event_data.asynch_error_event_data.dat_handle = object;
+	ev->event_data.asynch_error_event_data.dat_handle = (void *)object;
 	ev->event_data.asynch_error_event_data.reason = reason;
 }
 

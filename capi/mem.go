@@ -39,7 +39,7 @@ func kdPZQuery(h C.uintptr_t, mask C.DAT_PZ_PARAM_MASK, to *C.DAT_PZ_PARAM) C.DA
 	case to == nil:
 		return badArg(3)
 	}
-	to.ia_handle = o.public()
+	o.putIA(&to.ia_handle)
 	return C.DAT_SUCCESS
 }
 
@@ -135,11 +135,12 @@ func kdLMRQuery(h C.uintptr_t, mask C.DAT_LMR_PARAM_MASK, to *C.DAT_LMR_PARAM) C
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	*to = C.DAT_LMR_PARAM{
-		ia_handle: o.public(), mem_type: C.DAT_MEM_TYPE(p.MemType), length: C.DAT_VLEN(p.RegisteredLength),
+		mem_type: C.DAT_MEM_TYPE(p.MemType), length: C.DAT_VLEN(p.RegisteredLength),
 		pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)), mem_priv: o.priv, va_type: C.DAT_VA_TYPE(p.VAType),
 		lmr_context: C.DAT_LMR_CONTEXT(p.LMRContext), rmr_context: C.DAT_RMR_CONTEXT(p.RMRContext),
 		registered_size: C.DAT_VLEN(p.RegisteredLength), registered_address: C.DAT_VADDR(p.RegisteredAddress),
 	}
+	o.putIA(&to.ia_handle)
 	if o.source != 0 {
 		C.kd_region_lmr(to, o.source)
 	} else if b := lmr.Bytes(); len(b) > 0 {
@@ -223,7 +224,7 @@ func kdRMRQuery(h C.uintptr_t, mask C.DAT_RMR_PARAM_MASK, to *C.DAT_RMR_PARAM) C
 		return result(err)
 	}
 	*to = C.DAT_RMR_PARAM{
-		ia_handle: o.public(), pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)),
+		pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)),
 		lmr_triplet: C.DAT_LMR_TRIPLET{
 			virtual_address: C.DAT_VADDR(p.Triplet.VirtualAddress), segment_length: C.DAT_SEG_LENGTH(p.Triplet.SegmentLength),
 			lmr_context: C.DAT_LMR_CONTEXT(p.Triplet.LMRContext),
@@ -231,6 +232,7 @@ func kdRMRQuery(h C.uintptr_t, mask C.DAT_RMR_PARAM_MASK, to *C.DAT_RMR_PARAM) C
 		mem_priv: C.DAT_MEM_PRIV_FLAGS(p.Priv), rmr_context: C.DAT_RMR_CONTEXT(p.RMRContext),
 		rmr_scope: C.DAT_RMR_SCOPE(p.Scope), va_type: C.DAT_VA_TYPE(p.VAType),
 	}
+	o.putIA(&to.ia_handle)
 	return C.DAT_SUCCESS
 }
 
@@ -337,9 +339,10 @@ func kdSRQQuery(h C.uintptr_t, mask C.DAT_SRQ_PARAM_MASK, to *C.DAT_SRQ_PARAM) C
 		return result(err)
 	}
 	*to = C.DAT_SRQ_PARAM{
-		ia_handle: o.public(), srq_state: C.DAT_SRQ_STATE(p.State), pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)),
+		srq_state: C.DAT_SRQ_STATE(p.State), pz_handle: C.DAT_PZ_HANDLE(handleIf(p.PZ, o)),
 		max_recv_dtos: count(p.MaxRecvDTOs), max_recv_iov: count(p.MaxRecvIOV), low_watermark: count(p.LowWatermark),
 		available_dto_count: count(p.Available), outstanding_dto_count: count(p.Outstanding),
 	}
+	o.putIA(&to.ia_handle)
 	return C.DAT_SUCCESS
 }

@@ -35,14 +35,14 @@ kd_shell *kd_shell_of(DAT_HANDLE handle)
 	return __atomic_load_n(&s->kind, __ATOMIC_ACQUIRE) ? s : NULL;
 }
 
-DAT_IA_HANDLE kd_public(kd_shell *ia)
+uintptr_t kd_public(kd_shell *ia)
 {
 	extern DAT_RETURN dats_get_ia_handle(DAT_IA_HANDLE, DAT_IA_HANDLE *);
 	DAT_IA_HANDLE out = DAT_HANDLE_NULL;
 
 	if (!ia || dats_get_ia_handle(ia, &out) != DAT_SUCCESS)
-		return ia;
-	return out;
+		return (uintptr_t)ia;
+	return (uintptr_t)out;
 }
 
 void kd_call_agent(DAT_AGENT_FUNC f, uintptr_t data, DAT_EVD_HANDLE evd)
