@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +36,7 @@ type lab struct {
 // guest is a virtual machine.
 type guest struct {
 	ip, tap string
+	console string // a file
 	cmd     *exec.Cmd
 	have    string // the settings of its siw
 }
@@ -85,29 +87,58 @@ func consoleFile(o options, n int) string {
 	return filepath.Join(o.keep, fmt.Sprintf("console%d", n+1))
 }
 
-// boot starts machine n. Offloads are off, so that packets in captures have their size on the wire.
+// boot makes machine n's interface and starts the machine.
 func boot(o options, n int) (*guest, error) {
-	g := &guest{ip: fmt.Sprintf("10.77.0.%d", n+2), tap: fmt.Sprintf("tap%d", n+1), have: defaults}
+	g := &guest{ip: fmt.Sprintf("10.77.0.%d", n+2), tap: fmt.Sprintf("tap%d", n+1), console: consoleFile(o, n)}
 	for _, args := range []string{"tuntap add " + g.tap + " mode tap", "link set " + g.tap + " master " + bridge + " up"} {
 		if err := ip(args); err != nil {
 			return nil, err
 		}
 	}
-	console := consoleFile(o, n)
-	os.Remove(console)
+	return g, g.start(o, n)
+}
+
+// start starts the machine. Offloads are off, so that packets in captures have their size on the wire.
+func (g *guest) start(o options, n int) error {
+	os.Remove(g.console)
+	g.have = defaults
 	g.cmd = exec.Command("qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024",
-		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "file:"+console,
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "file:"+g.console,
 		"-kernel", kernelFile(o.work), "-initrd", initrdFile(o.work),
 		"-netdev", "tap,id=n0,ifname="+g.tap+",script=no,downscript=no",
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=n0,mac=52:54:00:77:00:%02d,csum=off,gso=off,host_tso4=off,host_tso6=off,guest_csum=off,guest_tso4=off,guest_tso6=off,mrg_rxbuf=off,romfile=", n+1),
 		"-append", "console=ttyS0 quiet panic=-1 mitigations=off lab.addr="+g.ip+"/24")
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var out bytes.Buffer
-	g.cmd.Stdout, g.cmd.Stderr = &out, &out
-	if err := g.cmd.Start(); err != nil {
-		return nil, err
+	return g.cmd.Start()
+}
+
+// crashes is what a kernel writes to the console when it can no longer be trusted.
+var crashes = regexp.MustCompile(`kernel BUG at|Oops:|general protection fault|soft lockup|Kernel panic`)
+
+// revive boots the machines of a row again whose kernel has crashed, and reports whether one had.
+func (l *lab) revive(ctx context.Context, r *row) (crashed bool, err error) {
+	for n, g := range l.guests[:r.guests()] {
+		console, err := os.ReadFile(g.console)
+		if err != nil {
+			return crashed, err
+		}
+		if !crashes.Match(console) {
+			continue
+		}
+		crashed = true
+		if err := os.WriteFile(fmt.Sprintf("%s-crashed-%d", g.console, time.Now().Unix()), console, 0o600); err != nil {
+			return crashed, err
+		}
+		g.cmd.Process.Kill()
+		g.cmd.Wait()
+		if err := g.start(l.o, n); err != nil {
+			return crashed, err
+		}
+		if _, err := g.up(ctx); err != nil {
+			return crashed, fmt.Errorf("machine %d does not come up again: %w", n+1, err)
+		}
 	}
-	return g, nil
+	return crashed, nil
 }
 
 // up waits until the machine answers, and returns its kernel's release.

@@ -55,6 +55,7 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 	for n := range l.o.n {
 		res.n++
 		for try := 1; ; try++ {
+			var err error
 			o := l.once(ctx, r, fmt.Sprintf("%s-%d-%d", name(r), n+1, try))
 			if ctx.Err() != nil { // it was ended, and says nothing
 				res.n--
@@ -75,9 +76,15 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 			}
 			if r.own {
 				res.lost++
+			}
+			if o.crashed, err = l.revive(ctx, r); err != nil {
+				res.why = err.Error()
+				return res
+			}
+			if r.own {
 				break
 			}
-			if o.lost {
+			if o.lost = o.lost || o.crashed; o.lost {
 				res.lost++
 			}
 			if o.summed {
@@ -109,6 +116,8 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 type outcome struct {
 	why            string // it failed; "" if not
 	lost           bool   // … at a step that the kernel owes
+	crashed        bool   // … for the kernel did, which says so on the console
+	hostPassed     bool   // the program on the host has passed
 	summed         bool   // … for the kernel sent an FPDU whose payload is in its CRC twice
 	server, client string
 	file           string // the capture, if there is one
@@ -143,7 +152,7 @@ func (l *lab) once(parent context.Context, r *row, name string) (o outcome) {
 		o.size = s.Size()
 	}
 	if o.why != "" {
-		if o.lost, err = owes(file, l.guests[0].ip, o.server+o.client, r.ports); err != nil {
+		if o.lost, err = owes(file, l.guests[0].ip, r, &o); err != nil {
 			o.why += "; " + err.Error()
 		}
 		if o.summed, err = summedTwice(file, l.guests[0].ip, r.ports); err != nil {
@@ -191,9 +200,11 @@ func (l *lab) pair(ctx context.Context, r *row) (o outcome) {
 	}
 	client := l.spawn(ctx, l.place(r.client.at), fill.Replace(r.client.command))
 	o.client = client.wait(ctx)
-	if why := r.client.judge(o.client); why != "" {
+	why := r.client.judge(o.client)
+	if why != "" {
 		o.why = "client: " + why
 	}
+	o.hostPassed = r.client.at == host && why == ""
 	if ctx.Err() != nil && o.why == "" {
 		o.why = "client: it does not end"
 	}
@@ -207,9 +218,11 @@ func (l *lab) pair(ctx context.Context, r *row) (o outcome) {
 	end2, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	o.server = server.wait(end2)
-	if why := r.server.judge(o.server); why != "" && o.why == "" {
+	why = r.server.judge(o.server)
+	if why != "" && o.why == "" {
 		o.why = "server: " + why
 	}
+	o.hostPassed = o.hostPassed || r.server.at == host && why == ""
 	return o
 }
 

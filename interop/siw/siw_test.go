@@ -69,6 +69,46 @@ func TestASendThatWasDelivered(t *testing.T) {
 	}
 }
 
+func TestAGuestThatDoesNotGoOn(t *testing.T) {
+	const guest = "10.77.0.2"
+	line := func(src, rest string) string { return "0\t" + src + "\t" + rest + "\n" }
+	send := line(guest, "40\t41\t1\t0\t0")
+	answer := line(hostIP, "40\t41\t41\t0\t0")
+	guestFIN := line(guest, "0\t42\t41\t1\t0")
+	hostFIN := line(hostIP, "0\t42\t42\t1\t0")
+	other := func(segments string) string { return strings.ReplaceAll(segments, "0\t1", "1\t1") }
+	for _, c := range []struct {
+		name     string
+		segments string
+		want     bool
+	}{
+		{"it has ended its stream", send + answer + guestFIN + hostFIN, true},
+		{"… and another before", other(send+answer+guestFIN+hostFIN) + send + answer + guestFIN + hostFIN, true},
+		{"another is open", other(send+answer) + send + answer + guestFIN + hostFIN, false},
+		{"the host has ended first", send + answer + hostFIN + guestFIN, false},
+		{"it has not got the answer", send + answer + line(guest, "0\t42\t1\t1\t0"), false},
+		{"the host has not got its data", send + line(hostIP, "40\t41\t1\t0\t0") + guestFIN, false},
+		{"a reset", send + answer + guestFIN + line(hostIP, "0\t42\t42\t0\t1"), false},
+		{"nothing", "", false},
+	} {
+		if got := idle(streams(c.segments, guest)); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestACrashIsSeen(t *testing.T) {
+	for text, want := range map[string]bool{
+		"[  751.806090] kernel BUG at drivers/infiniband/core/iwcm.c:969!":     true,
+		"[   12.5] Oops: 0000 [#1] PREEMPT SMP NOPTI":                          true,
+		"guest ready, uptime 5.14s\n[    9.1] siw: module verification failed": false,
+	} {
+		if crashes.MatchString(text) != want {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
 func TestOutputsAreJudged(t *testing.T) {
 	three := lines(3, "ping data: ", "3 rounds")
 	const good = "ping data: a\nping data: b\nping data: \n3 rounds\n"

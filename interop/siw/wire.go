@@ -159,23 +159,27 @@ func onPorts(ports []int) string {
 	return filter
 }
 
-// owes reports that the step that is missing in the capture of a failed try is the kernel's. Either the kernel does not go on:
-// in a stream that nobody had ended, the last data came from the host, the guest's TCP has acknowledged it, and
-// the guest has sent nothing more. Or the guest's program says that a send of its failed, and the capture has
-// all of the guest's data delivered: siw lets a send fail, though its last segment was sent, if the peer's FIN comes meanwhile
-// (siw_qp_sq_proc_tx).
-func owes(file, guest, printed string, ports []int) (bool, error) {
+// owes reports that the step that is missing in the capture of a failed try is the kernel's:
+//   - The kernel does not go on: in a stream that nobody had ended, the last data came from the host, the guest's TCP has
+//     acknowledged it, and the guest has sent nothing more.
+//   - The guest's program says that a request of its failed, or the host's has passed and the guest's has not, and the capture has
+//     all of the guest's data delivered and the host's orderly end behind it: siw lets a request fail, or never completes it, though
+//     its last segment was sent, if the peer's FIN comes meanwhile (siw_qp_sq_proc_tx).
+//   - The guest, which is the client, has ended all streams in good order, and does not open the next.
+func owes(file, guest string, r *row, o *outcome) (bool, error) {
+	ports := r.ports
 	out, err := tshark("-r", file, "-Y", onPorts(ports), "-T", "fields",
 		"-e", "tcp.stream", "-e", "ip.src", "-e", "tcp.len", "-e", "tcp.nxtseq", "-e", "tcp.ack", "-e", "tcp.flags.fin", "-e", "tcp.flags.reset")
 	if err != nil {
 		return false, err
 	}
 	s := streams(string(out), guest)
-	return len(ports) > 0 && stuck(s) || strings.Contains(printed, sendFailed) && delivered(s), nil
+	failed := strings.Contains(o.server+o.client, requestFailed)
+	return len(ports) > 0 && stuck(s) || (failed || o.hostPassed) && delivered(s) || r.client.at != host && idle(s), nil
 }
 
-// sendFailed is what libdapl says of IBV_WC_LOC_QP_OP_ERR of a send.
-const sendFailed = "DTO completion ERR: status 2, op OP_SEND"
+// requestFailed is what libdapl says of IBV_WC_LOC_QP_OP_ERR; the operation that it names is not always the one.
+const requestFailed = "DTO completion ERR: status 2, op OP_"
 
 // stream is what became of a TCP connection.
 type stream struct {
@@ -252,4 +256,14 @@ func delivered(all map[string]*stream) bool {
 		ended = ended || s.hostEnd
 	}
 	return ended
+}
+
+// idle reports that there were streams, and that the guest ended each first, with all data of both sides delivered.
+func idle(all map[string]*stream) bool {
+	for _, s := range all {
+		if !s.over || s.hostEnd || s.reset || s.got < s.data || s.acked < s.next {
+			return false
+		}
+	}
+	return len(all) > 0
 }
