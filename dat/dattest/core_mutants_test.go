@@ -94,7 +94,7 @@ var coreMutants = []mutant{
 		[]string{"connection/a disconnect ends a set-up"}},
 	{"epconn.go", "ep.conn.readsIn, ep.conn.readsOut = ev.ReadsIn, ev.ReadsOut", "ep.conn.readsIn, ep.conn.readsOut = 1, ev.ReadsOut",
 		[]string{"connection/read depths are agreed for both directions"}},
-	{"epconn.go", "ep.recv.hold(true)", "ep.recv.hold(false)",
+	{"record.go", "q.holding = true", "q.holding = false",
 		[]string{"connection/established comes before the completions of the connection"}},
 	{"epconn.go", "if q.evd != connect {", "if q.evd != connect && out.number != ConnectionEstablished {",
 		[]string{"connection/a message is answered in its upcall, whichever EVDs the EP has"}},

@@ -109,7 +109,13 @@ func TestMutants(t *testing.T) {
 					t.Errorf("%q does not pass without a mutation: %v %s", rule, err, first)
 				}
 				program, env = programs.Program(i)
-				switch v, first, err := runRule(program, env, rule); {
+				v, first, err = runRule(program, env, rule)
+				for range 4 { // what only a race brings to light may take several
+					if v == mutation.Passed && err == nil {
+						v, first, err = runRule(program, env, rule)
+					}
+				}
+				switch {
 				case err != nil:
 					t.Errorf("%q: %v", rule, err)
 				case v == mutation.Passed:
