@@ -14,7 +14,7 @@ const (
 	loopIA = "kdapl-loop"
 	// plainIA does without the peer-to-peer mode of RFC 6581. dtestcm takes the first events of the server for
 	// ESTABLISHED ones, and counts wrong if a client, connected one message earlier, disconnects
-	// before the last connection is established at the server.
+	// before the last connection is established at the server. Without that mode it still can, seldom: then the run is repeated.
 	plainIA  = "kdapl-iwarp-plain"
 	host     = "127.0.0.1"
 	exchange = 15828 // where dtest, dtestcm and dtestx exchange addresses
@@ -56,7 +56,7 @@ func build() []testCase {
 	}
 	for _, o := range []string{"-c 100 -b 10", "-c 50 -w -m"} {
 		args := append([]string{"dtestcm", "-P", plainIA}, strings.Fields(o)...)
-		add("dtestcm "+o, pair(args, exchange, append(args, "-h", host), judge.Dtestcm))
+		add("dtestcm "+o, again(pair(args, exchange, append(args, "-h", host), judge.Dtestcm), "Error disconnect_eps: DAT_INVALID_HANDLE"))
 	}
 	for _, o := range []string{"-b 2048 -S 0", "-b 2048 -S 1"} {
 		args := append([]string{"dtestsrq", "-P", ia}, strings.Fields(o)...)
@@ -139,11 +139,11 @@ func pair(server []string, port int, client []string, r judge.Rule) func(string)
 	}
 }
 
-// again repeats a run, up to five times, that failed with a text in what the client printed.
+// again repeats a run, up to five times, that failed with a text in what a side printed.
 func again(run func(string) outcome, text string) func(string) outcome {
 	return func(conf string) (o outcome) {
 		for lost := range 5 {
-			if o = run(conf); o.why == "" || !strings.Contains(o.client, text) {
+			if o = run(conf); o.why == "" || !strings.Contains(o.client+o.server, text) {
 				o.lost = lost
 				break
 			}
