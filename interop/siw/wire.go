@@ -96,29 +96,35 @@ func tshark(args ...string) ([]byte, error) {
 }
 
 // check merges captures into one, has tshark dissect it, and removes them but for those of failed tries; ports are those
-// that carry iWARP. If something is wrong, each capture is dissected by itself, and that counts: two tries may have used the
-// same ports, which tshark takes for one connection.
-func check(file string, parts []string, ports []int) (f found, err error) {
-	if out, err := exec.Command("mergecap", append([]string{"-w", file}, parts...)...).CombinedOutput(); err != nil {
-		return f, fmt.Errorf("mergecap: %w: %s", err, out)
-	}
-	f, err = dissect(file, ports)
-	if err == nil && !f.clean() && len(parts) > 1 {
-		f = found{}
-		for _, p := range parts {
-			g, err := dissect(p, ports)
-			if err != nil {
-				return f, err
-			}
-			f.add(g)
-		}
-	}
+// that carry iWARP.
+func check(file string, parts []string, ports []int) (found, error) {
+	f, err := inParts(file, parts, ports)
 	for _, p := range parts {
 		if !strings.HasSuffix(p, "-failed.pcap") {
 			os.Remove(p)
 		}
 	}
 	return f, err
+}
+
+// inParts dissects captures as one and, if something is wrong, by halves: what counts is what is wrong with one by itself, because
+// two tries may have used the same ports, which tshark takes for one connection.
+func inParts(file string, parts []string, ports []int) (f found, err error) {
+	if out, err := exec.Command("mergecap", append([]string{"-w", file}, parts...)...).CombinedOutput(); err != nil {
+		return f, fmt.Errorf("mergecap: %w: %s", err, out)
+	}
+	if f, err = dissect(file, ports); err != nil || f.clean() || len(parts) == 1 {
+		return f, err
+	}
+	f = found{}
+	for _, half := range [][]string{parts[:len(parts)/2], parts[len(parts)/2:]} {
+		g, err := inParts(file, half, ports)
+		if err != nil {
+			return f, err
+		}
+		f.add(g)
+	}
+	return f, nil
 }
 
 // dissect counts what tshark sees in a capture.
