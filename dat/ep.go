@@ -314,7 +314,6 @@ func (ep *EP) unconfigure() {
 	for _, q := range []*dtoQueue{&ep.request, &ep.recv} {
 		// All that the device had to say is in the CQ now.
 		q.evd.pump()
-		q.hold(false)
 		q.flushLeft(ep)
 		q.stopDraining(q.evd, nil, 0)
 		q.watch(nil)

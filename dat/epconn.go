@@ -136,8 +136,16 @@ func (ep *EP) leaveUnconnected(op string, c epCause) error {
 	case !ready:
 		return ep.fail(op, InvalidState, InvalidStateEPNotReady, nil, "a connection needs a PZ, a Connect EVD, and EVDs that have not failed")
 	}
+	// A message of the peer's may be there before the adapter tells of the connection. Requests are posted on a connection only:
+	// on an EVD of their own nobody could take them for earlier, and who has seen ESTABLISHED counts on their room.
 	ep.recv.hold(true)
-	ep.request.hold(true)
+	if ep.request.evd == ep.connect {
+		ep.request.hold(true)
+	}
+	if ep.loadState() != m.next { // it ended meanwhile, and nothing more would end the holding
+		ep.recv.hold(false)
+		ep.request.hold(false)
+	}
 	return nil
 }
 
@@ -394,27 +402,21 @@ func (ep *EP) flushOutbox() {
 }
 
 // post queues a connection event. ESTABLISHED comes before the completions that were held back, the end
-// after them; those on other EVDs go out in a step of their own, so that a message that is received can be answered.
-// posting is set, so the EVDs stay.
+// after them; receives on another EVD go out in a step of their own, so that a message that is received can be answered.
+// posting is set, so the EVDs stay, and what is released is of this connection.
 func (ep *EP) post(connect *EVD, out outEvent) {
 	if out.number == AsyncErrorEPBroken {
 		// C programs wait for this to know that an EP with an SRQ takes no more receives.
 		ep.ia.raise(AsyncErrorEPBroken, &ep.base, ReasonEPOther)
 		return
 	}
-	elsewhere := func() {
-		for _, q := range []*dtoQueue{&ep.recv, &ep.request} {
-			if q.evd != connect {
-				q.hold(false)
-			}
-		}
-	}
-	if out.number != ConnectionEstablished {
-		elsewhere()
+	apart := ep.recv.evd != connect
+	if apart && out.number != ConnectionEstablished {
+		ep.recv.hold(false)
 	}
 	ok := connect == nil || connect.postFor(&Event{Number: out.number, ref: ep.ref, cookie: uint64(out.gen)}, ep)
-	if out.number == ConnectionEstablished {
-		elsewhere()
+	if apart && out.number == ConnectionEstablished {
+		ep.recv.hold(false)
 	}
 	if !ok && out.number == ConnectionEstablished {
 		// The consumer would never learn of the connection.

@@ -238,7 +238,7 @@ func (q *dtoQueue) stopDraining(e *EVD, ep *EP, epoch uint32) {
 	e.end(&a)
 }
 
-// flushLeft completes as flushed what the device did not complete: it is called when
+// flushLeft completes as flushed what the device did not complete, behind what is held back: it is called when
 // the device has nothing more to say, because the QP is gone or never was.
 func (q *dtoQueue) flushLeft(ep *EP) {
 	q.lock()
@@ -255,6 +255,7 @@ func (q *dtoQueue) flushLocked(ep *EP) {
 	var a after
 	e.begin(&a)
 	defer e.end(&a)
+	q.release(e, &a)
 	for i := q.head; i < q.tail; i++ {
 		rec := q.record(i)
 		if rec.done != 0 {

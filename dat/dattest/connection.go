@@ -285,52 +285,6 @@ func connOrder(e *env) {
 	}
 }
 
-// connAnswer sends as early as a side may, to a side that takes the connection's events elsewhere than those of its receives.
-func connAnswer(e *env) {
-	psp := e.b.listen()
-	for i := range e.rounds(100) {
-		answers := [2]*side{e.a, e.b}[i%2]
-		answered := make(chan error, 1)
-		evd := answers.evdOf(dat.EVDConfig{Policy: dat.UpcallSingleInstance, Upcall: func(ev dat.Event, _ bool) {
-			if d := ev.DTO(); d.Status == dat.StatusSuccess {
-				answered <- d.EP.PostSend(1, dat.CompletionSuppress, answers.lmr.Triplet(64, 8))
-			}
-		}})
-		there := answers.ep(func(c *dat.EPConfig, _ *dat.EPAttr) { c.Recv = evd })
-		asks := answers.peer()
-		here := asks.ep()
-		e.must(there.PostRecv(1, 0), "PostRecv")
-		e.must(here.PostRecv(2, 0, asks.lmr.Triplet(0, 64)), "PostRecv")
-		a, b := here, there
-		if answers == e.a {
-			a, b = there, here
-		}
-		e.call(a, psp.ConnQual())
-		cr := e.b.request1()
-		var sender sync.WaitGroup
-		sender.Go(func() {
-			for end := time.Now().Add(e.deadline); here.PostSend(3, dat.CompletionSuppress) != nil; e.yield() {
-				if time.Now().After(end) {
-					e.Errorf("PostSend never succeeds")
-					return
-				}
-			}
-		})
-		err := cr.Accept(b, nil)
-		sender.Wait()
-		e.must(err, "Accept")
-		e.must(e.within("the answer", func() error { return <-answered }), "PostSend in the upcall")
-		e.established()
-		e.done(asks.recv, 2, dat.StatusSuccess)
-		e.must(a.Disconnect(dat.CloseAbrupt), "Disconnect")
-		e.event(e.a.connect, dat.ConnectionDisconnected)
-		e.event(e.b.connect, dat.ConnectionDisconnected)
-		e.must(a.Free(), "Free")
-		e.must(b.Free(), "Free")
-		e.must(evd.Free(), "EVD.Free")
-	}
-}
-
 func connReuse(e *env) {
 	a, b := e.a.ep(), e.b.ep()
 	for i := range e.rounds(20) {
