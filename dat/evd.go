@@ -166,15 +166,12 @@ func (ia *IA) NewEVD(cfg EVDConfig) (*EVD, error) {
 	e.discs.exact = ia.device.Attr().Can(verbs.CapSolicited)
 	e.setRun()
 	e.waiter.wake = make(chan struct{}, 1)
-	if e.memory == nil {
-		e.memory = func(size int) ([]byte, func()) { return nil, nil }
-	}
-	ring, release, err := e.newRing(cfg.MinLen, 0)
+	ring, release, err := e.newRing(e.firstRoom(cfg.MinLen), 0)
 	if err != nil {
 		return nil, ia.fail(op, InvalidParameter, InvalidArg2, err, "the memory supplied for the queue cannot be used")
 	}
 	e.setRing(ring)
-	e.releases = append(e.releases, release)
+	e.keep(release)
 	if cfg.Streams&(StreamDTO|StreamRMRBind) != 0 {
 		if e.cq, err = ia.device.CreateCQ(1, e.pump); err != nil {
 			e.giveUp()
@@ -219,21 +216,41 @@ type anyPoller struct{ verbs.CQ }
 
 func (p anyPoller) PollAlone(dst []verbs.Completion) int { return p.Poll(dst) }
 
+// firstEvents is the room that a queue of the heap's memory begins with.
+const firstEvents = 16
+
+// firstRoom is the room that a queue for n events begins with. On the heap it grows to what is ever queued (see append), since
+// what many connections may complete at a time is far more than what they do.
+func (e *EVD) firstRoom(n int) int {
+	if e.memory == nil {
+		return min(n, firstEvents)
+	}
+	return n
+}
+
 // newRing makes a ring with room for n events, from the creator's memory or the heap.
 func (e *EVD) newRing(n int, base uint64) (*evring.Ring, func(), error) {
 	capacity := evring.Capacity(n)
-	mem, release := e.memory(evring.Size(capacity))
-	if release == nil {
-		release = func() {}
+	var mem []byte
+	var release func()
+	if e.memory != nil {
+		mem, release = e.memory(evring.Size(capacity))
 	}
 	if mem == nil {
 		mem = evring.Alloc(capacity)
 	}
 	ring, err := evring.New(mem, capacity, base)
-	if err != nil {
+	if err != nil && release != nil {
 		release()
 	}
 	return ring, release, err
+}
+
+// keep notes how memory of the creator's is given back.
+func (e *EVD) keep(release func()) {
+	if release != nil {
+		e.releases = append(e.releases, release)
+	}
 }
 
 // giveUp ends an EVD that could not be made.
@@ -309,7 +326,7 @@ func (e *EVD) replace(r *evring.Ring, n int) (*evring.Ring, error) {
 	}
 	moved, _ := r.MoveTo(to)
 	to.Publish(moved)
-	e.releases = append(e.releases, release)
+	e.keep(release)
 	e.setRing(to)
 	if explore.On {
 		explore.At(explore.Moved)
@@ -386,9 +403,11 @@ func (e *EVD) Resize(minLen int) error {
 	return e.setRoom(op, &a, minLen, e.reserved)
 }
 
-// setRoom gives the queue room for qlen events and reserved completions.
+// setRoom gives the queue room for qlen events and reserved completions. On the heap it has memory for fewer as long as no more
+// are queued.
 func (e *EVD) setRoom(op string, a *after, qlen, reserved int) error {
-	if need := max(qlen+reserved, a.ring.Len()+a.n); evring.Capacity(need) != a.ring.Cap() {
+	need := max(qlen+reserved, a.ring.Len()+a.n)
+	if room := a.ring.Cap(); evring.Capacity(need) != room && (e.memory != nil || evring.Capacity(need) < room) {
 		e.publish(a)
 		r, err := e.replace(a.ring, need)
 		if err != nil {

@@ -299,10 +299,14 @@ func (e *EVD) deliver(a *after, q *dtoQueue, ev *Event, rec *record, notifying b
 func (e *EVD) append(a *after, ev *Event, notifying bool) uint64 {
 	if a.n >= a.room {
 		if a.room = a.ring.Free(); a.n >= a.room || a.ring.Old() {
-			// Only possible if the ring holds what no longer counts (an EP was freed with events
+			// The ring is on the heap and was never as full, it holds what no longer counts (an EP was freed with events
 			// undelivered), or its positions run out.
 			e.publish(a)
-			if r, err := e.replace(a.ring, max(e.qlen+e.reserved, a.ring.Len()+1)); err == nil {
+			room := e.qlen + e.reserved
+			if e.memory == nil {
+				room = min(room, 2*a.ring.Cap())
+			}
+			if r, err := e.replace(a.ring, max(room, a.ring.Len()+1)); err == nil {
 				a.ring, a.room = r, r.Free()
 			}
 		}

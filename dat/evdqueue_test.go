@@ -3,6 +3,7 @@ package dat_test
 import (
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -643,4 +644,51 @@ func TestEVDsAreLimited(t *testing.T) {
 	refused(t, err, dat.InsufficientResources, dat.ResourceTEVD)
 	ok(t, evds[0].Free())
 	newEVD(t, ia, dat.EVDConfig{Streams: dat.StreamDTO})
+}
+
+// A queue on the heap begins with memory for a few events, and grows to as many as are queued: none is lost, none refused
+// that there is to be room for, and their order stays.
+func TestTheQueueGrowsToWhatIsQueued(t *testing.T) {
+	const length = 5000
+	e := newEVD(t, newIA(t), dat.EVDConfig{MinLen: length})
+	for round := range 3 {
+		for i := range length {
+			if err := e.PostSE(uint64(i)); err != nil {
+				t.Fatalf("round %d: event %d of %d: %v", round, i, length, err)
+			}
+		}
+		if err := e.PostSE(0); err != dat.ErrQueueFull {
+			t.Fatalf("round %d: %v with a full queue", round, err)
+		}
+		if _, more, err := e.Wait(background, length, 0); err != nil || more != length-1 {
+			t.Fatalf("round %d: %d left: %v", round, more, err)
+		}
+		for i := 1; i < length; i++ {
+			if ev, err := e.Dequeue(); err != nil || ev.Software() != uint64(i) {
+				t.Fatalf("round %d: %v instead of event %d: %v", round, ev, i, err)
+			}
+		}
+	}
+}
+
+// The memory of a queue follows what was queued, not what could be.
+func TestTheQueueTakesMemoryForWhatIsQueued(t *testing.T) {
+	ia := newIA(t)
+	bytes := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := bytes()
+	var evds []*dat.EVD
+	for range 8 {
+		e := newEVD(t, ia, dat.EVDConfig{MinLen: 1 << 16})
+		post(t, e, 1, 2, 3)
+		evds = append(evds, e)
+	}
+	if used := int64(bytes()-before) / int64(len(evds)); used > 64<<10 {
+		t.Errorf("%d bytes for an EVD that holds 3 of %d events", used, 1<<16)
+	}
+	runtime.KeepAlive(evds)
 }

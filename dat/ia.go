@@ -241,16 +241,14 @@ func (ia *IA) discardEVD() (*EVD, error) {
 	}
 	e = &EVD{streams: StreamDTO | StreamRMRBind, qlen: 1, draining: 1}
 	e.base = base{self: e, ia: ia, kind: HandleEVD}
-	e.memory = func(int) ([]byte, func()) { return nil, nil }
 	e.discs.exact = true // nobody is notified
 	e.setRun()
 	e.waiter.wake = make(chan struct{}, 1)
-	ring, release, err := e.newRing(1, 0)
+	ring, _, err := e.newRing(1, 0)
 	if err != nil {
 		return nil, err
 	}
 	e.ring.Store(ring)
-	e.releases = append(e.releases, release)
 	if e.cq, err = ia.device.CreateCQ(1, e.pump); err != nil {
 		return nil, ia.deviceError("ep_create", &ia.base, err)
 	}
