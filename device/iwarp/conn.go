@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"container/list"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,8 @@ type conn struct {
 	cancel          func() // ends a set-up
 	ended           bool
 	inDone, outDone bool
-	timer           *time.Timer
+	timer           *time.Timer   // of the end
+	start           *list.Element // among those that start; under their lock
 }
 
 func newConn(d *driver, active bool) *conn {
@@ -143,13 +145,23 @@ func (c *conn) Ended(_ *softnic.QP, kind verbs.ConnEventKind, _ error) {
 
 // end tells the QP that its connection has ended, or the passive side's set-up.
 func (c *conn) end(kind verbs.ConnEventKind, err error) {
+	if !c.active && c.endSetUp(err) {
+		return
+	}
+	c.qp.End(c, kind, c.named(err))
+}
+
+// endSetUp tells the QP that the passive side's set-up has failed; false if it is over.
+func (c *conn) endSetUp(err error) bool {
+	return c.qp.EndSetUp(c, verbs.ConnEvent{Kind: verbs.ConnAcceptFailed, Err: c.named(err)})
+}
+
+// named says in a cause which connection it was.
+func (c *conn) named(err error) error {
 	if err != nil {
 		err = fmt.Errorf("connection from %v to %v: %w", c.local, c.remote, err)
 	}
-	if !c.active && c.qp.EndSetUp(c, verbs.ConnEvent{Kind: verbs.ConnAcceptFailed, Err: err}) {
-		return
-	}
-	c.qp.End(c, kind, err)
+	return err
 }
 
 // shut ends the TCP connection in an orderly way, in the background (RFC 5044 section 6, RFC 5040
@@ -158,6 +170,7 @@ func (c *conn) shut() {
 	if c.closing.Swap(true) {
 		return
 	}
+	c.drv.starting.remove(c)
 	c.mu.Lock()
 	if !c.inDone || !c.outDone {
 		if c.timer != nil {
@@ -324,10 +337,24 @@ func (c *conn) waiter() {
 func (c *conn) receiver() {
 	budget := c.rx.spinBudget(c.drv.cfg.Spin)
 	for idle := 0; ; {
-		if c.receive() {
+		c.rx.here = true
+		moved := c.receive()
+		due := c.rx.due
+		c.rx.here, c.rx.due = false, false
+		if due && !c.rx.over {
+			// To deliver is the last that this goroutine does.
+			c.inputs.Add(1)
+			c.rest()
+			c.qp.DeliverEvents()
+			return
+		}
+		if moved {
 			c.inputs.Add(1)
 			if c.rx.over {
 				c.stopReading()
+				if due {
+					c.qp.DeliverEvents()
+				}
 				return
 			}
 			c.rx.spun(idle > 0)
@@ -347,6 +374,11 @@ func (c *conn) receiver() {
 	if budget > 0 {
 		c.rx.spun(false)
 	}
+	c.rest()
+}
+
+// rest leaves the input to a waiter. The caller has the token.
+func (c *conn) rest() {
 	c.rx.trim()
 	c.rx.give()
 	go c.waitFn()

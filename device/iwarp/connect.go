@@ -25,9 +25,12 @@ func (w *wire) Connect(p *verbs.ConnParams) error {
 	c.remote = verbs.Address{IP: p.Remote.IP.Unmap(), Port: p.Remote.Port}
 	params := *p
 	params.PrivateData = append([]byte(nil), p.PrivateData...)
-	ctx, cancel := context.WithCancel(context.Background())
+	var ctx context.Context
+	var cancel context.CancelFunc
 	if p.Timeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(context.Background(), p.Timeout, errNoAnswer)
+	} else {
+		ctx, cancel = context.WithCancel(context.Background())
 	}
 	c.cancel = cancel
 	if err := w.qp.Begin(c, nil); err != nil {
@@ -38,7 +41,7 @@ func (w *wire) Connect(p *verbs.ConnParams) error {
 	return nil
 }
 
-// dial sets up an active connection, and becomes its receiver.
+// dial sets up an active connection.
 func (c *conn) dial(ctx context.Context, cancel func(), p *verbs.ConnParams) {
 	defer cancel()
 	local := c.drv.local(p)
@@ -69,7 +72,7 @@ func (c *conn) dial(ctx context.Context, cancel func(), p *verbs.ConnParams) {
 var errOldPeer = errors.New("iwarp: the peer reset the connection instead of answering")
 
 // attempt makes one TCP connection and negotiates on it. It ends with ConnEstablished when the connection
-// is the QP's, and belongs to a receiver.
+// is the QP's and has a waiter, and the QP's consumer was told.
 func (c *conn) attempt(ctx context.Context, local mpa.Local, private []byte) (verbs.ConnEventKind, verbs.ConnEvent, error) {
 	var ev verbs.ConnEvent
 	from := netip.AddrPort{}
@@ -128,12 +131,20 @@ func (c *conn) attempt(ctx context.Context, local mpa.Local, private []byte) (ve
 	ended := c.ended
 	c.cancel = nil
 	c.mu.Unlock()
-	if ended || !c.qp.Establish(c, c.established(ev.PrivateData), c.begin) {
+	mine, ok := false, false
+	if !ended {
+		mine, ok = c.qp.EstablishHere(c, c.established(ev.PrivateData), c.begin)
+	}
+	if !ok {
 		nc.Close()
 		return verbs.ConnRefused, ev, errClosed
 	}
 	c.push()
-	c.receiver()
+	c.rx.give()
+	go c.waitFn()
+	if mine {
+		c.qp.DeliverEvents()
+	}
 	return verbs.ConnEstablished, ev, nil
 }
 

@@ -49,6 +49,7 @@ func (d *Device) Open(cfg verbs.OpenConfig) (verbs.Context, error) {
 	}
 	drv := &driver{dev: d, cfg: &d.cfg, listeners: map[*listener]struct{}{}}
 	drv.ticker.every = d.cfg.tick
+	drv.starting.limit = d.cfg.StartTimeout
 	if err := drv.openCapture(); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,8 @@ type driver struct {
 	closed    bool
 	listeners map[*listener]struct{}
 
-	ticker ticker
+	ticker   ticker
+	starting starting
 }
 
 // NewWire implements [softnic.Driver].
@@ -95,6 +97,7 @@ func (d *driver) Closing(*softnic.Context) {
 		l.shut(true)
 	}
 	d.ticker.stop()
+	d.starting.stop()
 	d.cap.flush()
 }
 

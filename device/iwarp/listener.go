@@ -111,10 +111,17 @@ func (l *listener) shut(all bool) (first bool) {
 const acceptPause = 5 * time.Millisecond
 
 func (l *listener) accept() {
+	over := false
+	defer func() {
+		if !over { // the callback of a request left by runtime.Goexit
+			go l.accept()
+		}
+	}()
 	for {
 		nc, err := l.ln.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
+			over = true
 			return
 		case err != nil:
 			time.Sleep(acceptPause)
@@ -172,29 +179,34 @@ func (l *listener) take(raw, nc netio.Conn, s *startup, err error) {
 	c.nc, c.local, c.remote = nc, address(nc.LocalAddr()), address(nc.RemoteAddr())
 	r := &request{lis: l, c: c, frame: s.frame}
 	r.in, r.out = depths(s.frame.Header(), l.ctx.Attr())
-	if err := l.offer(r); err != nil {
+	mine, err := l.offer(r)
+	if err != nil {
 		r.Refuse()
 	}
 	go r.guard()
+	if mine {
+		l.events.Deliver()
+	}
 }
 
-// offer delivers a request, unless there is no room for it.
-func (l *listener) offer(r *request) error {
+// offer queues a request for delivery, unless there is no room for it; mine says that the caller is to deliver.
+func (l *listener) offer(r *request) (mine bool, err error) {
 	l.mu.Lock()
 	switch {
 	case l.closed:
 		l.mu.Unlock()
-		return errClosed
+		return false, errClosed
 	case len(l.waiting) >= l.backlog:
 		l.mu.Unlock()
-		return errBacklog
+		return false, errBacklog
 	}
 	l.waiting[r] = struct{}{}
 	l.mu.Unlock()
-	if !l.events.Post(r) {
-		return errClosed
+	mine, ok := l.events.Hold(r)
+	if !ok {
+		return false, errClosed
 	}
-	return nil
+	return mine, nil
 }
 
 // settle takes a request out of the backlog: it is answered, or its peer gave up.

@@ -72,7 +72,11 @@ func (r *request) guard() {
 		switch {
 		case r.accepted:
 			r.mu.Unlock()
-			c.waiter()
+			if c.rx.take() { // input, which is processed here: what waits for more is a goroutine of its own
+				c.receiver()
+			} else {
+				c.waiter()
+			}
 			return
 		case r.answered:
 			r.mu.Unlock()
@@ -155,9 +159,7 @@ func (r *request) Accept(vq verbs.QP, p verbs.ConnParams) error {
 		c.tx.out.b = append(c.tx.out.b, reply...)
 		l.Unlock()
 		if res.RTR != 0 {
-			c.mu.Lock()
-			c.timer = time.AfterFunc(r.lis.drv.cfg.StartTimeout, func() { c.end(verbs.ConnAcceptFailed, errNoFPDU) })
-			c.mu.Unlock()
+			c.drv.starting.add(c)
 		}
 	})
 	if err != nil {

@@ -38,6 +38,8 @@ type rx struct {
 	live  bool // an FPDU has come, or this is the active side
 	over  bool // nothing more is to be read
 	lucky int8 // whether spinning has paid off lately
+	here  bool // who reads is a receiver, which can deliver an event itself
+	due   bool // it is to do so
 
 	sends    ddp.RecvQueue
 	requests ddp.RecvQueue

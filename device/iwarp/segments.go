@@ -347,13 +347,13 @@ func (c *conn) first(op rdmap.Opcode, u []byte) (taken, ok bool) {
 		return false, true
 	}
 	c.off()
-	c.mu.Lock()
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+	c.drv.starting.remove(c)
+	if r.here {
+		r.due, ok = c.qp.EstablishHere(c, c.established(nil), nil)
+	} else {
+		ok = c.qp.Establish(c, c.established(nil), nil)
 	}
-	c.mu.Unlock()
-	if !c.qp.Establish(c, c.established(nil), nil) {
+	if !ok {
 		return false, false
 	}
 	// A send without payload is the RTR message, and nobody's.

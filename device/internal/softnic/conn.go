@@ -56,10 +56,24 @@ func (q *QP) Withdraw(link Link, undo func()) {
 // Establish moves the QP of an attempt to QPRTS and delivers ev. prepare runs before, with the
 // QP's control lock held. It returns false if link is no longer the QP's attempt.
 func (q *QP) Establish(link Link, ev verbs.ConnEvent, prepare func()) bool {
+	_, ok := q.establish(link, ev, prepare, false)
+	return ok
+}
+
+// EstablishHere is Establish for a goroutine of the device's own, which is to call DeliverEvents soon if mine is true, with no lock
+// held, as the last that it does; see Events.Deliver.
+func (q *QP) EstablishHere(link Link, ev verbs.ConnEvent, prepare func()) (mine, ok bool) {
+	return q.establish(link, ev, prepare, true)
+}
+
+// DeliverEvents delivers the events of the QP's connection that EstablishHere has left to the caller.
+func (q *QP) DeliverEvents() { q.events.Deliver() }
+
+func (q *QP) establish(link Link, ev verbs.ConnEvent, prepare func(), here bool) (mine, ok bool) {
 	q.ctl.Lock()
 	if q.link != link || q.up {
 		q.ctl.Unlock()
-		return false
+		return false, false
 	}
 	if prepare != nil {
 		prepare()
@@ -79,10 +93,14 @@ func (q *QP) Establish(link Link, ev verbs.ConnEvent, prepare func()) bool {
 	q.slink, q.reads = link, ev.ReadsOut
 	q.lane.unlockTo(&b)
 	q.setState(verbs.QPRTS) // who sees it, or hears of it, may post
-	q.events.Post(ev)
+	if here {
+		mine, _ = q.events.Hold(ev)
+	} else {
+		q.events.Post(ev)
+	}
 	q.ctl.Unlock()
 	b.run()
-	return true
+	return mine, true
 }
 
 // End ends link, a connection or an attempt, if it is still the QP's: everything is flushed

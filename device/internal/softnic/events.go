@@ -9,8 +9,8 @@ import (
 )
 
 // Events delivers one object's events in order, one at a time, with no lock held and in no
-// caller's stack: a goroutine starts when there is something to deliver and ends
-// when there is not. The zero value with Do set is ready.
+// consumer's stack: a goroutine starts when there is something to deliver and ends
+// when there is not, or the device's own that found the event delivers it. The zero value with Do set is ready.
 type Events[T any] struct {
 	// Do receives the events. It is set before the first Post and not changed.
 	Do func(T)
@@ -39,6 +39,30 @@ func (e *Events[T]) Post(ev T) bool {
 	}
 	return true
 }
+
+// Hold is Post for a goroutine of the device's own that can deliver the event itself, without another one to start and to
+// switch to: if mine is true it has to call Deliver, soon and with no lock held. Otherwise somebody else does.
+func (e *Events[T]) Hold(ev T) (mine, ok bool) {
+	if explore.On {
+		return false, e.Post(ev)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false, false
+	}
+	if e.Do == nil {
+		return false, true
+	}
+	e.queue = append(e.queue, ev)
+	mine = !e.running
+	e.running = true
+	return mine, true
+}
+
+// Deliver calls back for what is queued, and for what is posted meanwhile, in the stack of the caller. A callback that leaves by
+// runtime.Goexit takes the caller with it, so to deliver is the last that the caller does.
+func (e *Events[T]) Deliver() { e.run() }
 
 // Close drops what is queued and returns it. A call in progress goes on.
 func (e *Events[T]) Close() []T {

@@ -156,3 +156,73 @@ func TestCloseReturnsWhatWasNotDelivered(t *testing.T) {
 		t.Error("an event after the end")
 	}
 }
+
+// Who holds an event delivers it in its own stack, and those that are posted meanwhile behind it.
+func TestAHeldEventIsDeliveredByItsHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []int
+		e := Events[int]{Do: func(n int) { got = append(got, n) }}
+		mine, ok := e.Hold(1)
+		if !mine || !ok {
+			t.Fatal("nobody delivers, and it is not the caller's", mine, ok)
+		}
+		if mine, ok := e.Hold(2); mine || !ok {
+			t.Fatal("two deliver", mine, ok)
+		}
+		e.Post(3)
+		synctest.Wait()
+		if got != nil {
+			t.Fatal("delivered before the holder came to it", got)
+		}
+		e.Deliver()
+		if !slices.Equal(got, []int{1, 2, 3}) {
+			t.Error(got)
+		}
+		e.Post(4)
+		synctest.Wait()
+		if !slices.Equal(got, []int{1, 2, 3, 4}) {
+			t.Error("after the holder:", got)
+		}
+	})
+}
+
+// A callback that leaves by runtime.Goexit takes the holder along, and the rest is delivered all the same.
+func TestEventsGoOnWhenACallbackEndsItsHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []int
+		e := Events[int]{Do: func(n int) {
+			got = append(got, n)
+			runtime.Goexit()
+		}}
+		go func() {
+			e.Hold(1)
+			e.Hold(2)
+			e.Deliver()
+		}()
+		synctest.Wait()
+		if !slices.Equal(got, []int{1, 2}) {
+			t.Error(got)
+		}
+	})
+}
+
+// Between an event and its delivery the object may end: then its end has delivered, or dropped, it.
+func TestTheEndComesBeforeTheHolder(t *testing.T) {
+	var got []int
+	e := Events[int]{Do: func(n int) { got = append(got, n) }}
+	e.Hold(1)
+	e.Finish()
+	e.Deliver()
+	if !slices.Equal(got, []int{1}) {
+		t.Error(got)
+	}
+	if mine, ok := e.Hold(2); mine || ok {
+		t.Error("an event after the end")
+	}
+	f := Events[int]{Do: func(int) { t.Error("a dropped event was delivered") }}
+	f.Hold(1)
+	if rest := f.Close(); !slices.Equal(rest, []int{1}) {
+		t.Error(rest)
+	}
+	f.Deliver()
+}
