@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -29,7 +30,7 @@ func (n *TCP) dial(ctx context.Context, local, remote netip.AddrPort) (Conn, err
 			}
 			return nil, &Error{stage, local, remote, err}
 		}
-		c, err := ofFile(f)
+		c, err := ofFile(f, netip.AddrPort{}, remote)
 		switch {
 		case err != nil:
 			f.Close()
@@ -89,12 +90,19 @@ func (n *TCP) connect(ctx context.Context, local, remote netip.AddrPort) (f *os.
 
 // prepare sets the options of a socket that connects.
 func (n *TCP) prepare(fd int) error {
-	set := func(level, name, value int) error { return unix.SetsockoptInt(fd, level, name, value) }
-	err := setUserTimeout(uintptr(fd), n.userTimeout())
 	bindLate(uintptr(fd))
-	if err == nil {
-		err = setReuseAddr(uintptr(fd))
+	if err := setReuseAddr(uintptr(fd)); err != nil {
+		return err
 	}
+	return n.options(fd)
+}
+
+// options sets what every connection has, on a socket that connects, or on one that listens: those that it accepts inherit it.
+func (n *TCP) options(fd int) error {
+	set := func(level, name, value int) error {
+		return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, level, name, value))
+	}
+	err := setUserTimeout(uintptr(fd), n.userTimeout())
 	if err == nil {
 		err = set(unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	}
@@ -138,23 +146,23 @@ func connected(ctx context.Context, f *os.File) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// It is looked before the context is watched: over loopback it has ended.
-	w := readiness{events: unix.POLLOUT}
-	w.check = w.now
+	// It is looked before the context is watched: over loopback there is a connection already, which has a peer.
 	over := false
-	if err := raw.Control(func(fd uintptr) { over = w.now(fd) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { _, e := syscall.Getpeername(int(fd)); over = e == nil }); err != nil {
 		return err
 	}
-	if !over {
-		stop := context.AfterFunc(ctx, func() { f.SetWriteDeadline(time.Unix(1, 0)) })
-		w.asked = false
-		err := raw.Write(w.check)
-		if !stop() {
-			return context.Cause(ctx)
-		}
-		if err != nil {
-			return err
-		}
+	if over {
+		return nil
+	}
+	w := readiness{events: unix.POLLOUT}
+	w.check = w.now
+	stop := context.AfterFunc(ctx, func() { f.SetWriteDeadline(time.Unix(1, 0)) })
+	err = raw.Write(w.check)
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	var failed int
 	cerr := raw.Control(func(fd uintptr) { failed, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
@@ -177,18 +185,21 @@ func direct(ctx context.Context, local, remote netip.AddrPort) bool {
 	return fits && r.IsValid() && l.Zone() == "" && r.Zone() == "" && ctx.Err() == nil
 }
 
-// ofFile makes a Conn of a connected socket of the poller.
-func ofFile(f *os.File) (*sockConn, error) {
+// ofFile makes a Conn of a connected socket of the poller, and asks for its local address if that is not known.
+func ofFile(f *os.File, local, remote netip.AddrPort) (*sockConn, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	var local, remote netip.AddrPort
-	if cerr := raw.Control(func(fd uintptr) { local, remote, err = names(fd) }); cerr != nil {
-		return nil, cerr
-	}
-	if err != nil {
-		return nil, err
+	if !local.IsValid() {
+		cerr := raw.Control(func(fd uintptr) {
+			var l syscall.Sockaddr
+			l, err = syscall.Getsockname(int(fd)) // that of x/sys/unix asks for the protocol besides
+			local = addrOf(l)
+		})
+		if err := errors.Join(cerr, err); err != nil {
+			return nil, err
+		}
 	}
 	s := fileSocket{f}
 	// If the poller did not take it, there are no deadlines.
@@ -209,22 +220,24 @@ func deadline(err error) error {
 	return net.ErrClosed
 }
 
-// names asks for the addresses of a socket.
-func names(fd uintptr) (local, remote netip.AddrPort, err error) {
-	l, err := syscall.Getsockname(int(fd)) // that of x/sys/unix asks for the protocol besides
-	if err != nil {
-		return local, remote, err
-	}
-	r, err := syscall.Getpeername(int(fd))
-	return addrOf(l), addrOf(r), err
-}
-
 func addrOf(sa syscall.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
 	case *syscall.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
 	case *syscall.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port))
+		a := netip.AddrFrom16(sa.Addr).Unmap()
+		if sa.ZoneId != 0 {
+			a = a.WithZone(zone(int(sa.ZoneId)))
+		}
+		return netip.AddrPortFrom(a, uint16(sa.Port))
 	}
 	return netip.AddrPort{}
+}
+
+// zone is the name of an interface, or its number if that has gone.
+func zone(index int) string {
+	if i, err := net.InterfaceByIndex(index); err == nil {
+		return i.Name
+	}
+	return strconv.Itoa(index)
 }

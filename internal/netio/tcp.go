@@ -146,7 +146,7 @@ func (n *TCP) adopt(tc *net.TCPConn, stage Stage) (Conn, error) {
 // Listen implements Network.
 func (n *TCP) Listen(ctx context.Context, local netip.AddrPort) (Listener, error) {
 	local = unmap(local)
-	lc := net.ListenConfig{KeepAlive: -1, KeepAliveConfig: n.keepAlive(), Control: n.control}
+	lc := net.ListenConfig{KeepAlive: -1, KeepAliveConfig: n.keepAlive(), Control: n.listenControl}
 	lc.SetMultipathTCP(false)
 	address := local.String()
 	if !local.Addr().IsValid() {
@@ -156,7 +156,12 @@ func (n *TCP) Listen(ctx context.Context, local netip.AddrPort) (Listener, error
 	if err != nil {
 		return nil, setupError(ctx, StageListen, local, netip.AddrPort{}, err)
 	}
-	return &tcpListener{n, ln.(*net.TCPListener), addrPort(ln.Addr())}, nil
+	tl := &tcpListener{n, ln.(*net.TCPListener), addrPort(ln.Addr())}
+	l, err := n.listener(tl)
+	if err != nil {
+		return nil, setupError(ctx, StageListen, local, netip.AddrPort{}, err)
+	}
+	return l, nil
 }
 
 type tcpListener struct {

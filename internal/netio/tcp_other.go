@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 )
 
@@ -21,6 +22,14 @@ func bindLate(uintptr) {}
 
 // direct: package net does it all.
 func direct(context.Context, netip.AddrPort, netip.AddrPort) bool { return false }
+
+// listenControl: package net sets the other options of each connection.
+func (n *TCP) listenControl(network, address string, raw syscall.RawConn) error {
+	return n.control(network, address, raw)
+}
+
+// listener: package net accepts.
+func (n *TCP) listener(l *tcpListener) (Listener, error) { return l, nil }
 
 func (n *TCP) dial(ctx context.Context, local, remote netip.AddrPort) (Conn, error) {
 	return nil, errors.ErrUnsupported
