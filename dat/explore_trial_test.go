@@ -164,6 +164,21 @@ func (w *trial) close() error {
 // quickPair is a connected pair that is closed by its user, with a's EVD as cfg says but without upcalls yet.
 func quickPair(t testing.TB, config dat.Config, cfg dat.EVDConfig) *pair {
 	t.Helper()
+	p := quickApart(t, config, cfg)
+	ok(t, p.a.ep.Connect(p.b.ia.Address(), p.psp.ConnQual(), dat.ConnectConfig{Timeout: dat.Infinite}))
+	request := must[dat.Event](t)(await(p.b.evd))
+	ok(t, request.Request().CR.Accept(p.b.ep, nil))
+	for _, s := range []side{p.a, p.b} {
+		if ev := must[dat.Event](t)(await(s.evd)); ev.Number != dat.ConnectionEstablished {
+			t.Fatal(ev)
+		}
+	}
+	return p
+}
+
+// quickApart is quickPair without the connection.
+func quickApart(t testing.TB, config dat.Config, cfg dat.EVDConfig) *pair {
+	t.Helper()
 	p := &pair{dev: newLoop()}
 	for _, s := range []*side{&p.a, &p.b} {
 		s.ia = must[*dat.IA](t)(dat.Open(p.dev, config))
@@ -182,14 +197,6 @@ func quickPair(t testing.TB, config dat.Config, cfg dat.EVDConfig) *pair {
 		})
 	}
 	p.psp = must[*dat.PSP](t)(p.b.ia.NewPSP(dat.PSPConfig{EVD: p.b.cr}))
-	ok(t, p.a.ep.Connect(p.b.ia.Address(), p.psp.ConnQual(), dat.ConnectConfig{Timeout: dat.Infinite}))
-	request := must[dat.Event](t)(await(p.b.evd))
-	ok(t, request.Request().CR.Accept(p.b.ep, nil))
-	for _, s := range []side{p.a, p.b} {
-		if ev := must[dat.Event](t)(await(s.evd)); ev.Number != dat.ConnectionEstablished {
-			t.Fatal(ev)
-		}
-	}
 	return p
 }
 
