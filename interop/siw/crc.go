@@ -12,22 +12,21 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summedTwice reports that the guest sent FPDUs with a wrong CRC in a capture, and that each of these is the CRC of the FPDU with
-// its payload taken twice. Then all that was sent is right, and the kernel's sum is wrong: siw finds the socket full when it
-// has summed an FPDU up, and goes on with it in another thread as soon as there is room. If that is before the first thread
-// notes that the sum is complete, the payload is added once more (do_crc in siw_tx_hdt).
-func summedTwice(file, guest string, ports []int) (bool, error) {
-	out, err := tshark("-r", file, "-Y", "ip.src=="+guest+" && tcp.len>0 && ("+onPorts(ports)+")", "-T", "fields",
-		"-e", "tcp.stream", "-e", "tcp.seq", "-e", "tcp.payload")
-	if err != nil {
-		return false, err
+// wrongCRC reports that the guest sent FPDUs with a wrong CRC in a capture, and the host none. The capture is what left the guest, so
+// it is the kernel that has summed up something else than it sent.
+func wrongCRC(file, guest string, ports []int) (bool, error) {
+	wrong := map[string]int{}
+	for _, side := range []string{guest, hostIP} {
+		out, err := tshark("-r", file, "-Y", "ip.src=="+side+" && tcp.len>0 && ("+onPorts(ports)+")", "-T", "fields",
+			"-e", "tcp.stream", "-e", "tcp.seq", "-e", "tcp.payload")
+		if err != nil {
+			return false, err
+		}
+		for _, data := range sent(string(out)) {
+			wrong[side] += wrongSums(data)
+		}
 	}
-	wrong, twice := 0, 0
-	for _, data := range sent(string(out)) {
-		w, t := sums(data)
-		wrong, twice = wrong+w, twice+t
-	}
-	return wrong > 0 && wrong == twice, nil
+	return wrong[guest] > 0 && wrong[hostIP] == 0, nil
 }
 
 // sent puts together what was sent in each stream, from what tshark prints of each segment: stream, sequence number, data. What
@@ -50,36 +49,24 @@ func sent(segments string) map[string][]byte {
 	return all
 }
 
-// Lengths on the wire: of MPA's request and reply, and of the length field and the headers of a tagged and an untagged FPDU.
-const (
-	startup  = 20
-	tagged   = 2 + 14
-	untagged = 2 + 18
-)
+// startup is the length of MPA's request and reply without private data.
+const startup = 20
 
-// sums counts the FPDUs of one direction whose CRC is wrong, and those of them whose CRC has the payload twice.
-func sums(data []byte) (wrong, twice int) {
+// wrongSums counts the FPDUs of one direction whose CRC is wrong.
+func wrongSums(data []byte) (wrong int) {
 	if len(data) < startup {
-		return 0, 0
+		return 0
 	}
 	data = data[min(len(data), startup+int(binary.BigEndian.Uint16(data[18:]))):]
-	for len(data) > untagged {
+	for len(data) > 2 {
 		end := (2 + int(binary.BigEndian.Uint16(data)) + 3) &^ 3
-		header := untagged
-		if data[2]&0x80 != 0 {
-			header = tagged
-		}
-		if end+4 > len(data) || end < header {
+		if end+4 > len(data) {
 			break
 		}
-		frame, crc := data[:end], binary.LittleEndian.Uint32(data[end:])
-		if once := crc32.Checksum(frame, castagnoli); once != crc {
+		if crc32.Checksum(data[:end], castagnoli) != binary.LittleEndian.Uint32(data[end:]) {
 			wrong++
-			if crc32.Update(once, castagnoli, frame[header:]) == crc {
-				twice++
-			}
 		}
 		data = data[end+4:]
 	}
-	return wrong, twice
+	return wrong
 }

@@ -21,7 +21,7 @@ const tries = 3
 type result struct {
 	n, passed int    // repetitions
 	lost      int    // tries in which the kernel lost a step, so that they were made again
-	summed    int    // tries that the kernel spoiled with a wrong CRC, likewise
+	wrongCRCs int    // tries that the kernel spoiled with a wrong CRC, likewise
 	why       string // of the first that failed
 	took      time.Duration
 	found     found
@@ -61,7 +61,7 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 				res.n--
 				break
 			}
-			if o.file != "" && !o.summed { // what is wrong in that capture is known
+			if o.file != "" && !o.wrongCRC { // what is wrong in that capture is known
 				files = append(files, o.file)
 				if size += o.size; size > batch {
 					dissect()
@@ -72,7 +72,7 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 				break
 			}
 			if l.o.verbose {
-				fmt.Fprintf(os.Stderr, "--- %s: %s; lost by the kernel: %v; spoiled by its CRC: %v\n--- server:\n%s\n--- client:\n%s\n", r.name, o.why, o.lost, o.summed, tail(o.server), tail(o.client))
+				fmt.Fprintf(os.Stderr, "--- %s: %s; lost by the kernel: %v; spoiled by its CRC: %v\n--- server:\n%s\n--- client:\n%s\n", r.name, o.why, o.lost, o.wrongCRC, tail(o.server), tail(o.client))
 			}
 			if r.own {
 				res.lost++
@@ -87,10 +87,10 @@ func (l *lab) run(ctx context.Context, r *row) (res result) {
 			if o.lost = o.lost || o.crashed; o.lost {
 				res.lost++
 			}
-			if o.summed {
-				res.summed++
+			if o.wrongCRC {
+				res.wrongCRCs++
 			}
-			if (o.lost || o.summed) && try < tries {
+			if (o.lost || o.wrongCRC) && try < tries {
 				continue
 			}
 			if res.why == "" {
@@ -118,7 +118,7 @@ type outcome struct {
 	lost           bool   // … at a step that the kernel owes
 	crashed        bool   // … for the kernel did, which says so on the console
 	hostPassed     bool   // the program on the host has passed
-	summed         bool   // … for the kernel sent an FPDU whose payload is in its CRC twice
+	wrongCRC       bool   // … for the kernel sent an FPDU with a wrong CRC
 	server, client string
 	file           string // the capture, if there is one
 	size           int64
@@ -155,7 +155,7 @@ func (l *lab) once(parent context.Context, r *row, name string) (o outcome) {
 		if o.lost, err = owes(file, l.guests[0].ip, r, &o); err != nil {
 			o.why += "; " + err.Error()
 		}
-		if o.summed, err = summedTwice(file, l.guests[0].ip, r.ports); err != nil {
+		if o.wrongCRC, err = wrongCRC(file, l.guests[0].ip, r.ports); err != nil {
 			o.why += "; " + err.Error()
 		}
 		o.file = strings.TrimSuffix(file, ".pcap") + "-failed.pcap"

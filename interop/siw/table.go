@@ -27,7 +27,7 @@ func (t *table) add(r *row, res result) {
 		verdict = "(rate)"
 	}
 	f := res.found
-	fmt.Printf("| %s | %s | %d/%d | %d | %d | %d | %d | %d | %d | %s |\n", r.name, verdict, res.passed, res.n, res.lost, res.summed, f.frames, f.crcGood, f.crcBad, f.malformed+f.loose, seconds(res.took))
+	fmt.Printf("| %s | %s | %d/%d | %d | %d | %d | %d | %d | %d | %s |\n", r.name, verdict, res.passed, res.n, res.lost, res.wrongCRCs, f.frames, f.crcGood, f.crcBad, f.malformed+f.loose, seconds(res.took))
 }
 
 func (t *table) end() { fmt.Println() }
