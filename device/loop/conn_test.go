@@ -119,6 +119,23 @@ func TestASendWaitsWithoutLimitByDefault(t *testing.T) {
 	})
 }
 
+// However many connections a process has had, a port that is drawn fits a socket address, as a CSP's must.
+func TestPortsThatAreDrawnFitASocketAddress(t *testing.T) {
+	e := newEnd(t, New(Config{}), 4, 64)
+	attr := e.ctx.Attr()
+	for range 1 << 17 {
+		if p := fabric.ephemeral(attr.Addr, attr.MaxPort); p == 0 || p > 65535 {
+			t.Fatalf("port %d of an active end", p)
+		}
+	}
+	l, err := e.ctx.Listen(verbs.ListenConfig{Request: func(verbs.ConnRequest) {}})
+	must(t, err)
+	if p := l.Addr().Port; p == 0 || p > 65535 {
+		t.Errorf("port %d of a listener", p)
+	}
+	must(t, l.Close())
+}
+
 // Two adapters with one address share its ports; another address has its own.
 func TestPortsBelongToAddresses(t *testing.T) {
 	elsewhere := netip.MustParseAddr("10.0.0.1")

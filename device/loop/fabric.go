@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -53,10 +54,11 @@ func (n *network) removeAdapter(a netip.Addr) {
 	}
 }
 
-// freePort draws a port that nobody listens on, up to limit. It goes round, so that a port that
+// freePort draws a port that nobody listens on, up to limit, which fits a socket address. It goes round, so that a port that
 // was freed rests. The caller holds mu.
 func (n *network) freePort(a netip.Addr, limit uint64) (uint64, bool) {
 	first := uint64(firstFreePort)
+	limit = min(limit, math.MaxUint16)
 	if limit < first {
 		first = 1
 	}
