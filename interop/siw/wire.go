@@ -127,6 +127,10 @@ func inParts(file string, parts []string, ports []int) (f found, err error) {
 	return f, nil
 }
 
+// first is the filter for data that was not on the wire before.
+const first = "!(tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.spurious_retransmission || " +
+	"tcp.analysis.out_of_order || tcp.analysis.zero_window_probe || tcp.analysis.keep_alive)"
+
 // dissect counts what tshark sees in a capture.
 func dissect(file string, ports []int) (f found, err error) {
 	out, err := tshark("-r", file, "-V", "-O", "iwarp_mpa")
@@ -145,7 +149,7 @@ func dissect(file string, ports []int) (f found, err error) {
 			f.malformed++
 		}
 	}
-	out, err = tshark("-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && !tcp.analysis.retransmission && ("+onPorts(ports)+")",
+	out, err = tshark("-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && "+first+" && ("+onPorts(ports)+")",
 		"-T", "fields", "-e", "frame.number")
 	f.loose = bytes.Count(out, []byte("\n"))
 	return f, err
