@@ -127,10 +127,6 @@ func inParts(file string, parts []string, ports []int) (f found, err error) {
 	return f, nil
 }
 
-// first is the filter for data that was not on the wire before.
-const first = "!(tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.spurious_retransmission || " +
-	"tcp.analysis.out_of_order || tcp.analysis.zero_window_probe || tcp.analysis.keep_alive)"
-
 // dissect counts what tshark sees in a capture.
 func dissect(file string, ports []int) (f found, err error) {
 	out, err := tshark("-r", file, "-V", "-O", "iwarp_mpa")
@@ -149,7 +145,8 @@ func dissect(file string, ports []int) (f found, err error) {
 			f.malformed++
 		}
 	}
-	out, err = tshark("-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && "+first+" && ("+onPorts(ports)+")",
+	// In two passes, for a segment knows the one that completes its FPDU only then: TCP cuts an FPDU where the window ends.
+	out, err = tshark("-2", "-r", file, "-Y", "ip.src=="+hostIP+" && tcp.len>0 && !iwarp_mpa && !tcp.reassembled_in && !tcp.analysis.retransmission && ("+onPorts(ports)+")",
 		"-T", "fields", "-e", "frame.number")
 	f.loose = bytes.Count(out, []byte("\n"))
 	return f, err
