@@ -20,10 +20,21 @@ const (
 	wireAdapter = "iwarp0"
 )
 
+// place is an address, a port or both, and never nothing: an empty variable of a script must not make another command of it.
+type place string
+
+func (p *place) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		return errors.New("no address and no port")
+	}
+	*p = place(text)
+	return nil
+}
+
 type perfCmd struct {
 	Server  bool   `xor:"role" help:"Be the server of clients in other processes, one after another and at once, until Ctrl-C."`
-	Listen  string `xor:"role2" placeholder:"ADDR:PORT" help:"Where the server listens: an address, :PORT or both (default: the adapter's address, port ${port}). Means --server too."`
-	Connect string `xor:"role,role2" placeholder:"HOST:PORT" help:"Be a client: measure with the server there (port ${port} if none is given)."`
+	Listen  place  `xor:"role2" placeholder:"ADDR:PORT" help:"Where the server listens: an address, :PORT or both (default: the adapter's address, port ${port}). Means --server too."`
+	Connect place  `xor:"role,role2" placeholder:"HOST:PORT" help:"Be a client: measure with the server there (port ${port} if none is given)."`
 	Memory  volume `default:"2GiB" placeholder:"SIZE" help:"Memory that a server gives to all of its clients (default: ${default})."`
 
 	Stat string `placeholder:"ADDRESS" help:"Export the counters, for kdapl stat: the path of a socket to make, or HOST:PORT."`

@@ -54,7 +54,7 @@ func (c *perfCmd) serve(e env, k *kong.Context) (err error) {
 			return usageError{fmt.Errorf("--%s is for the client to say, not for the server", p.Flag.Name)}
 		}
 	}
-	host, port, err := hostPort(c.Listen, perfPort)
+	host, port, err := hostPort(string(c.Listen), perfPort)
 	if err != nil {
 		return usageError{fmt.Errorf("--listen: %w", err)}
 	}
@@ -161,7 +161,7 @@ func (l *serverLog) served(s perf.Served) {
 
 // connect measures with a server.
 func (c *perfCmd) connect(e env) (err error) {
-	host, port, err := hostPort(c.Connect, perfPort)
+	host, port, err := hostPort(string(c.Connect), perfPort)
 	if err == nil && (host == "" || port == 0) {
 		err = fmt.Errorf("%q names no host and port", c.Connect)
 	}

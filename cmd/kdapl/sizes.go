@@ -25,6 +25,9 @@ func (s *sizes) UnmarshalText(text []byte) error {
 	for part := range strings.SplitSeq(string(text), ",") {
 		span, by, stepped := strings.Cut(part, "/")
 		low, high, ranged := strings.Cut(span, "-")
+		if ranged && (low == "" || high == "") {
+			return fmt.Errorf("%q is neither a size such as 64 nor a range such as 8-1MiB", part)
+		}
 		from, err := parseBytes(low)
 		to := from
 		if err == nil && ranged {
